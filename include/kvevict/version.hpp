@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The one home of the version: CMake reads these three lines.
-#define KVEVICT_VERSION_MAJOR 0
-#define KVEVICT_VERSION_MINOR 1
-#define KVEVICT_VERSION_PATCH 0
+namespace kvevict {
+
+// The one home of the version: CMake reads the three numbers from these lines.
+inline constexpr int version_major = 0;
+inline constexpr int version_minor = 1;
+inline constexpr int version_patch = 0;
+
+// The same version as "major.minor.patch".
+inline constexpr const char* version_string = "0.1.0";
+
+}  // namespace kvevict

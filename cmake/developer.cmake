@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# What tests, benchmarks and examples are built with; never part of the library's own interface.
+
+# Warnings. Link it PRIVATE.
+add_library(kvevict_warnings INTERFACE)
+target_compile_options(
+  kvevict_warnings
+  INTERFACE $<$<CXX_COMPILER_ID:GNU,Clang,AppleClang>:-Wall
+            -Wextra
+            -Wpedantic
+            -Wshadow
+            -Wconversion>
+            $<$<AND:$<BOOL:${KVEVICT_WERROR}>,$<CXX_COMPILER_ID:GNU,Clang,AppleClang>>:-Werror>)
+
+# This machine's instruction set. It changes Eigen's alignment and with it the layout of types, so whatever shares
+# objects with a target that has it must have it too: libraries link it PUBLIC.
+add_library(kvevict_native INTERFACE)
+if(KVEVICT_NATIVE)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+    target_compile_options(kvevict_native INTERFACE -mcpu=native)
+  else()
+    target_compile_options(kvevict_native INTERFACE -march=native)
+  endif()
+endif()
+
+# Sanitizers concern every object of an executable, hence folders and not targets.
+if(KVEVICT_SANITIZE)
+  add_compile_options(-fsanitize=${KVEVICT_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${KVEVICT_SANITIZE})
+endif()
