@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <string_view>
+
+#include "kvevict/core/evidence.hpp"
+#include "kvevict/core/kv_view.hpp"
+#include "kvevict/core/protect.hpp"
+#include "kvevict/core/scores.hpp"
+#include "kvevict/core/selection.hpp"
+#include "kvevict/core/workspace.hpp"
+
+namespace kvevict {
+
+/// What every call gets first: the memory space it works in, scratch memory, and the report that
+/// ops count into.
+template <class R>
+concept Resources = requires(R& res) {
+  { R::space } -> std::convertible_to<MemorySpace>;
+  res.workspace();
+  { res.report() } -> std::same_as<Report&>;
+};
+
+namespace detail {
+
+/// Resources that do nothing: the archetype that concepts are checked against.
+struct ArchetypeResources {
+  static constexpr MemorySpace space = MemorySpace::host;
+  Workspace& workspace();
+  Report& report();
+};
+
+template <class P>
+concept NamedPolicy = requires(const P& policy) {
+  { policy.name() } -> std::convertible_to<std::string_view>;
+};
+
+template <class P>
+concept EvidencePolicy = requires(const P& policy) {
+  { policy.needs() } -> std::same_as<EvidenceSet>;
+};
+
+template <class P>
+concept ComparablePolicy = requires(const P& policy) {
+  { policy.comparable_across_heads() } -> std::same_as<bool>;
+};
+
+template <class P, class R, class T>
+concept ScoringPolicy = requires(const P& policy, R& res, const KvView<const T, R::space>& cache,
+                                 const Evidence<R::space>& evidence, ScoreView<R::space> scores) {
+  { policy.score(res, cache, evidence, scores) } -> std::same_as<void>;
+};
+
+}  // namespace detail
+
+/// A way to score cached rows. A policy is an immutable value: published parameters with their
+/// defaults, copyable and comparable, one object for all layers, element types and devices. What a
+/// run accumulates lives in a separate state.
+///
+/// * `name()`: as published.
+/// * `needs()`: the evidence without which `score` cannot work; may depend on the parameters.
+/// * `comparable_across_heads()`: whether one threshold over several heads is meaningful (attention
+/// weights are
+///   comparable, norms and leverages are not). Global allocators ask.
+/// * `score(res, cache, evidence, scores)`: writes every score; higher = keep. Promises, checked by
+/// the contract suite:
+///   independent of budget and protection; independent of the other heads (a head alone scores as
+///   in a batch, bitwise); deterministic; the cache is only read; the same for any number of
+///   threads; asynchronous where the resources are.
+/// * `validate()` (optional): throws invalid_argument for parameters outside their bounds.
+template <class P, class R = detail::ArchetypeResources, class T = float>
+concept EvictionPolicy =
+    std::copyable<P> && std::equality_comparable<P> && Resources<R> && detail::NamedPolicy<P> &&
+    detail::EvidencePolicy<P> && detail::ComparablePolicy<P> && detail::ScoringPolicy<P, R, T>;
+
+/// What an allocator divides among heads.
+template <MemorySpace S = MemorySpace::host>
+struct AllocationInput {
+  ScoreView<S> scores;                   ///< of every row
+  Positions<S> positions;                ///< of the rows, for protection by position
+  Protect protect;                       ///< rows that every head keeps
+  const std::int64_t* shares = nullptr;  ///< [heads] rows that the budget gives each head
+  bool comparable_across_heads = false;  ///< what the policy says of its scores
+};
+
+/// A way to divide the budget among heads: writes the number of rows that each head keeps.
+/// Promises: at least the protected rows and at most the rows of each head, and in total exactly
+/// the sum of the shares; otherwise it throws a budget error.
+template <class A, class R = detail::ArchetypeResources>
+concept BudgetAllocator = std::copyable<A> &&
+    requires(const A& allocator, R& res, const AllocationInput<R::space>& input,
+             std::int64_t* counts) {
+  { allocator.allocate(res, input, counts) } -> std::same_as<void>;
+};
+
+}  // namespace kvevict

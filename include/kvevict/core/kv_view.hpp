@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "kvevict/core/positions.hpp"
+#include "kvevict/core/rows_view.hpp"
+
+namespace kvevict {
+
+/// Non-owning view of cached keys and values, [head][row][dim] each with its own strides and
+/// dimension, and of the rows' positions. Heads are flattened: layers x sequences x KV heads form
+/// one axis, and each may hold its own number of rows. Keys are as cached, after RoPE. T is float,
+/// half or bfloat16; a view of T converts to a view of const T.
+template <class T, MemorySpace S = MemorySpace::host>
+class KvView {
+ public:
+  static constexpr MemorySpace space = S;
+  using element_type = T;
+  using position_type = std::conditional_t<std::is_const_v<T>, const std::int32_t, std::int32_t>;
+  static_assert(Element<std::remove_const_t<T>>, "T is float, half or bfloat16");
+
+  KvView() = default;
+
+  /// Any two row views with equal row counts.
+  KvView(RowsView<T, S> keys, RowsView<T, S> values, Positions<S, position_type> positions = {})
+      : keys_(keys), values_(values), positions_(positions) {
+    require(values.heads() == keys.heads(), "values.heads", values.heads(), "equal to keys.heads",
+            keys.heads());
+    require(same_rows(keys.layout(), values.layout()), "values.rows", "different",
+            "equal to keys.rows for every head");
+  }
+
+  /// Contiguous [head][row][dim].
+  static KvView hnd(T* k, T* v, std::int64_t heads, std::int64_t rows, std::int64_t dim) {
+    return KvView(RowsView<T, S>::strided(k, heads, rows, dim, rows * dim, dim),
+                  RowsView<T, S>::strided(v, heads, rows, dim, rows * dim, dim));
+  }
+
+  /// Contiguous [row][head][dim].
+  static KvView nhd(T* k, T* v, std::int64_t heads, std::int64_t rows, std::int64_t dim) {
+    return KvView(RowsView<T, S>::strided(k, heads, rows, dim, dim, heads * dim),
+                  RowsView<T, S>::strided(v, heads, rows, dim, dim, heads * dim));
+  }
+
+  /// Ragged: the rows of all heads one after another, [sum of rows][dim], at the layout's offsets.
+  static KvView ragged(T* k, T* v, const RowLayout<S>& layout, std::int64_t dim) {
+    return KvView(RowsView<T, S>::packed(k, layout, dim, dim),
+                  RowsView<T, S>::packed(v, layout, dim, dim));
+  }
+
+  /// One pointer for each head, each to [row][dim].
+  static KvView per_head(T* const* k, T* const* v, const RowLayout<S>& layout, std::int64_t dim) {
+    return KvView(RowsView<T, S>::per_head(k, layout, dim, dim),
+                  RowsView<T, S>::per_head(v, layout, dim, dim));
+  }
+
+  KvView with_positions(Positions<S, position_type> positions) const {
+    KvView view = *this;
+    view.positions_ = positions;
+    return view;
+  }
+
+  const RowsView<T, S>& keys() const { return keys_; }
+  const RowsView<T, S>& values() const { return values_; }
+  const Positions<S, position_type>& positions() const { return positions_; }
+  const RowLayout<S>& layout() const { return keys_.layout(); }
+  std::int64_t heads() const { return keys_.heads(); }
+  std::int64_t rows(std::int64_t head) const { return keys_.rows(head); }
+
+  /// Bytes of one row's key and value.
+  std::int64_t row_bytes() const {
+    return (keys_.dim() + values_.dim()) * static_cast<std::int64_t>(sizeof(T));
+  }
+
+  operator KvView<const T, S>() const requires(!std::is_const_v<T>) {
+    return KvView<const T, S>(keys_, values_, positions_);
+  }
+
+ private:
+  RowsView<T, S> keys_;
+  RowsView<T, S> values_;
+  Positions<S, position_type> positions_;
+};
+
+/// Throws unless the positions of every head ascend strictly. O(rows).
+template <class T>
+void require_ascending_positions(const KvView<T>& cache) {
+  for (std::int64_t h = 0; h < cache.heads(); ++h) {
+    const auto row = cache.positions().row(h, cache.layout());
+    if (row.stored == nullptr) continue;
+    for (std::int64_t i = 1; i < cache.rows(h); ++i) {
+      require(row[i] > row[i - 1], "positions[row]", row[i], "above the position before it,",
+              row[i - 1]);
+    }
+  }
+}
+
+}  // namespace kvevict

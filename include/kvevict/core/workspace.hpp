@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "kvevict/core/config.hpp"
+#include "kvevict/core/error.hpp"
+
+namespace kvevict {
+
+/// Scratch memory of a resources object: a bump arena of named, 256-byte-aligned carves that a
+/// `WorkspaceScope` gives back. Three modes:
+/// * owning (default): grows on demand; when the outermost scope ends it holds one block of the
+/// peak size, so that the
+///   same call a second time allocates nothing,
+/// * the caller's buffer: never allocates; a carve that does not fit throws, naming itself and the
+/// bytes needed so far,
+/// * counting: hands out null pointers and records the peak. An op in this mode returns after its
+/// carves, so that the
+///   size query runs the same code as the computation.
+class Workspace {
+ public:
+  Workspace() = default;
+  Workspace(void* buffer, std::size_t bytes)
+      : mode_(Mode::borrowed), base_(static_cast<std::byte*>(buffer)), capacity_(bytes) {}
+  static Workspace counter() {
+    Workspace workspace;
+    workspace.mode_ = Mode::counting;
+    return workspace;
+  }
+
+  bool counting() const { return mode_ == Mode::counting; }
+  /// Largest number of bytes in use at once so far.
+  std::int64_t peak_bytes() const { return peak_; }
+
+ private:
+  friend class WorkspaceScope;
+  enum class Mode { owning, borrowed, counting };
+
+  struct Release {
+    void operator()(std::byte* p) const {
+      ::operator delete (p, std::align_val_t{static_cast<std::size_t>(workspace_alignment)});
+    }
+  };
+  using Block = std::unique_ptr<std::byte[], Release>;
+
+  static Block make_block(std::size_t bytes) {
+    const auto alignment = std::align_val_t{static_cast<std::size_t>(workspace_alignment)};
+    return Block(static_cast<std::byte*>(::operator new(bytes, alignment)));
+  }
+
+  std::byte* carve(std::string_view name, std::int64_t count, std::size_t element_size) {
+    require(count >= 0, name, count, ">=", 0);
+    const auto alignment = static_cast<std::size_t>(workspace_alignment);
+    const std::size_t bytes =
+        (static_cast<std::size_t>(count) * element_size + alignment - 1) / alignment * alignment;
+    const std::size_t begin = used_;
+    used_ += bytes;
+    peak_ = std::max(peak_, static_cast<std::int64_t>(used_));
+    if (mode_ == Mode::counting) return nullptr;
+    if (mode_ == Mode::borrowed) {
+      // The caller's buffer need not be aligned: the first carve skips to the first aligned byte.
+      const auto address = reinterpret_cast<std::uintptr_t>(base_);
+      const std::size_t skip = (alignment - address % alignment) % alignment;
+      if (skip + used_ > capacity_) {
+        const std::size_t needed = skip + used_;
+        used_ = begin;
+        throw Error(ErrorKind::backend, "workspace." + std::string(name),
+                    detail::text_of(capacity_) + " bytes", "at least " + detail::text_of(needed));
+      }
+      return base_ + skip + begin;
+    }
+    if (base_ != nullptr && used_ <= capacity_ && overflow_.empty()) return base_ + begin;
+    overflow_.push_back(make_block(bytes));
+    return overflow_.back().get();
+  }
+
+  void release(std::size_t mark, std::size_t overflow_mark, bool outermost) {
+    used_ = mark;
+    overflow_.resize(overflow_mark);
+    if (!outermost || mode_ != Mode::owning) return;
+    if (static_cast<std::size_t>(peak_) <= capacity_) return;
+    block_.reset();
+    base_ = nullptr;
+    capacity_ = 0;
+    block_ = make_block(static_cast<std::size_t>(peak_));
+    base_ = block_.get();
+    capacity_ = static_cast<std::size_t>(peak_);
+  }
+
+  Mode mode_ = Mode::owning;
+  Block block_;
+  std::vector<Block> overflow_;  // carves of the first, warming-up pass that did not fit
+  std::byte* base_ = nullptr;
+  std::size_t capacity_ = 0;
+  std::size_t used_ = 0;
+  std::int64_t peak_ = 0;
+  int depth_ = 0;
+};
+
+/// A stretch of carves that ends together.
+class WorkspaceScope {
+ public:
+  explicit WorkspaceScope(Workspace& workspace)
+      : workspace_(workspace), mark_(workspace.used_), overflow_mark_(workspace.overflow_.size()) {
+    ++workspace_.depth_;
+  }
+  WorkspaceScope(const WorkspaceScope&) = delete;
+  WorkspaceScope& operator=(const WorkspaceScope&) = delete;
+  ~WorkspaceScope() { workspace_.release(mark_, overflow_mark_, --workspace_.depth_ == 0); }
+
+  /// `count` elements of T, uninitialised; null in counting mode. Throws a backend error when a
+  /// borrowed buffer is too small.
+  template <class T>
+  T* carve(std::string_view name, std::int64_t count) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    return reinterpret_cast<T*>(workspace_.carve(name, count, sizeof(T)));
+  }
+
+ private:
+  Workspace& workspace_;
+  std::size_t mark_;
+  std::size_t overflow_mark_;
+};
+
+}  // namespace kvevict

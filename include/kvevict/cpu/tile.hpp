@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "kvevict/core/element.hpp"
+#include "kvevict/core/queries.hpp"
+#include "kvevict/core/view.hpp"
+#include "kvevict/cpu/eigen.hpp"
+
+namespace kvevict::cpu {
+
+/// Rows that are converted at a time: at dim 128 a float tile is 64 KiB, within a second-level
+/// cache.
+inline constexpr std::int64_t tile_rows = 128;
+
+/// Floats of one tile of rows.
+inline std::int64_t tile_size(std::int64_t dim) { return tile_rows * dim; }
+
+template <class T>
+void widen_row(const T* from, std::int64_t stride, std::int64_t dim, float* to) {
+  if (stride == 1) {
+    for (std::int64_t c = 0; c < dim; ++c) to[c] = static_cast<float>(from[c]);
+  } else {
+    for (std::int64_t c = 0; c < dim; ++c) to[c] = static_cast<float>(from[c * stride]);
+  }
+}
+
+/// Rows [first, first + count) of a head as a row-major float matrix: the cache itself where it is
+/// float with adjacent channels, else converted into `buffer` [tile_rows * dim].
+template <class T>
+MatrixMap<const float> load_tile(const MatrixView<T>& head, std::int64_t first, std::int64_t count,
+                                 float* buffer) {
+  const std::int64_t dim = head.shape[1];
+  const T* start = head.data + first * head.stride[0];
+  if constexpr (std::is_same_v<std::remove_const_t<T>, float>) {
+    if (head.stride[1] == 1) return map_matrix<const float>(start, count, dim, head.stride[0]);
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    widen_row(start + i * head.stride[0], head.stride[1], dim, buffer + i * dim);
+  }
+  return map_matrix<const float>(buffer, count, dim);
+}
+
+/// Calls `use(first, tile)` for all rows of a head, in order.
+template <class T, class Use>
+void for_each_tile(const MatrixView<T>& head, float* buffer, Use&& use) {
+  for (std::int64_t first = 0; first < head.shape[0]; first += tile_rows) {
+    const std::int64_t count = std::min(tile_rows, head.shape[0] - first);
+    use(first, load_tile(head, first, count, buffer));
+  }
+}
+
+/// Converts `count` queries of one head from `first` on to floats, [count][dim] densely.
+inline void load_queries(const QueriesView<>& queries, std::int64_t head, std::int64_t first,
+                         std::int64_t count, float* to) {
+  const std::int64_t dim = queries.dim();
+  for (std::int64_t i = 0; i < count; ++i, to += dim) {
+    const void* row = queries.row(head, first + i);
+    switch (queries.type()) {
+      case ElementType::float32:
+        widen_row(static_cast<const float*>(row), 1, dim, to);
+        break;
+      case ElementType::float16:
+        widen_row(static_cast<const half*>(row), 1, dim, to);
+        break;
+      case ElementType::bfloat16:
+        widen_row(static_cast<const bfloat16*>(row), 1, dim, to);
+        break;
+    }
+  }
+}
+
+}  // namespace kvevict::cpu
