@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Builds and runs a small outside project in each of the ways the README names: find_package on an installed package
+# (moved after the install, so nothing may remember where it was built), add_subdirectory, and a copy of the folder.
+#
+#     tests/consumer/check.sh [BUILD_DIR]      default: build/consumer; emptied first
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+build=$(realpath -m "${1:-$root/build/consumer}")
+rm -rf "$build"
+mkdir -p "$build"
+here=$root/tests/consumer
+
+quietly() {
+  "$@" >"$build/log" 2>&1 || { cat "$build/log"; return 1; }
+}
+
+build_and_run() {
+  local name=$1
+  shift
+  quietly cmake -S "$here" -B "$build/$name" -G Ninja -DCMAKE_BUILD_TYPE=Release "$@"
+  quietly cmake --build "$build/$name"
+  printf '%s: ' "$name"
+  "$build/$name/consumer"
+}
+
+quietly cmake -S "$root" -B "$build/package" -G Ninja -DKVEVICT_BUILD_TESTS=OFF -DKVEVICT_BUILD_EXAMPLES=OFF \
+  -DKVEVICT_BUILD_BENCH=OFF -DCMAKE_INSTALL_PREFIX="$build/staged"
+quietly cmake --install "$build/package"
+mv "$build/staged" "$build/installed"
+list_headers() { (cd "$1" && find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum); }
+if ! diff <(list_headers "$root/include") <(list_headers "$build/installed/include"); then
+  echo "the installed headers differ from the sources"
+  exit 1
+fi
+build_and_run find_package -DCMAKE_PREFIX_PATH="$build/installed"
+
+build_and_run add_subdirectory -DKVEVICT_SOURCE_DIR="$root"
+
+mkdir "$build/copied"
+cp -r "$root/include/kvevict" "$build/copied/"
+quietly "${CXX:-c++}" -std=c++20 -O2 -I "$build/copied" -isystem /usr/include/eigen3 -pthread "$here/main.cpp" \
+  -o "$build/copied/consumer"
+printf 'copied folder: '
+"$build/copied/consumer"
+echo "consumer: 3 ways work"
