@@ -1,5 +1,5 @@
-# shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
 #
 # Set-up shared by tests/run.sh, examples/demo.sh and .ci/run; to be sourced by bash with `set -euo pipefail`.
 # It finds what is missing, and on Debian and Ubuntu installs it.
