@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstring>
+
+#include "kvevict/cpu/resources.hpp"
+#include "kvevict/ops/gather.hpp"
+
+namespace kvevict::cpu {
+
+template <class T>
+void copy_row(const T* from, std::int64_t from_stride, T* to, std::int64_t to_stride,
+              std::int64_t dim) {
+  if (from_stride == 1 && to_stride == 1) {
+    std::memcpy(to, from, static_cast<std::size_t>(dim) * sizeof(T));
+    return;
+  }
+  for (std::int64_t c = 0; c < dim; ++c) to[c * to_stride] = from[c * from_stride];
+}
+
+template <class T>
+void gather_rows_impl(Resources& res, SelectionView<> selection, const RowsView<const T>& from,
+                      const RowsView<T>& to) {
+  if (res.workspace().counting()) return;
+  res.parallel_for(selection.heads, [&](std::int64_t h, int) {
+    const auto source = from.head(h);
+    const auto target = to.head(h);
+    const std::int32_t* kept = selection.head(h);
+    for (std::int64_t j = 0; j < selection.count(h); ++j) {
+      copy_row(source.data + kept[j] * source.stride[0], source.stride[1],
+               target.data + j * target.stride[0], target.stride[1], from.dim());
+    }
+  });
+}
+
+template <class T>
+void compact_rows_impl(Resources& res, SelectionView<> selection, const RowsView<T>& rows) {
+  if (res.workspace().counting()) return;
+  res.parallel_for(selection.heads, [&](std::int64_t h, int) {
+    const auto head = rows.head(h);
+    const std::int32_t* kept = selection.head(h);
+    for (std::int64_t j = 0; j < selection.count(h); ++j) {
+      if (kept[j] == j) continue;  // the front that stays in place
+      copy_row<T>(head.data + kept[j] * head.stride[0], head.stride[1],
+                  head.data + j * head.stride[0], head.stride[1], rows.dim());
+    }
+  });
+}
+
+inline void gather_positions_impl(Resources& res, SelectionView<> selection,
+                                  const Positions<>& from, const RowLayout<>& from_layout,
+                                  const Positions<MemorySpace::host, std::int32_t>& to,
+                                  const RowLayout<>& to_layout) {
+  if (res.workspace().counting()) return;
+  res.parallel_for(selection.heads, [&](std::int64_t h, int) {
+    const auto source = from.row(h, from_layout);
+    std::int32_t* target = to.row(h, to_layout).stored;
+    const std::int32_t* kept = selection.head(h);
+    for (std::int64_t j = 0; j < selection.count(h); ++j) target[j] = source[kept[j]];
+  });
+}
+
+}  // namespace kvevict::cpu

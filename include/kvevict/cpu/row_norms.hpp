@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kvevict/core/rows_view.hpp"
+#include "kvevict/core/scores.hpp"
+#include "kvevict/cpu/resources.hpp"
+#include "kvevict/cpu/tile.hpp"
+
+namespace kvevict::cpu {
+
+template <class T>
+void row_norms_impl(Resources& res, const RowsView<T>& rows, float scale, ScoreView<> scores) {
+  WorkspaceScope scope(res.workspace());
+  const std::int64_t tile = tile_size(rows.dim());
+  float* tiles = scope.carve<float>("row_norms.tiles", res.threads() * tile);
+  if (res.workspace().counting()) return;
+  res.parallel_for(rows.heads(), [&](std::int64_t h, int worker) {
+    float* out = scores.head(h);
+    for_each_tile(rows.head(h), tiles + worker * tile, [&](std::int64_t first, const auto& block) {
+      ArrayMap<float>(out + first, block.rows()) = scale * block.rowwise().norm().array();
+    });
+  });
+}
+
+}  // namespace kvevict::cpu

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kvevict/core/rows_view.hpp"
+#include "kvevict/cpu/resources.hpp"
+#include "kvevict/cpu/tile.hpp"
+#include "kvevict/math/exponential.hpp"
+#include "kvevict/ops/row_weighting.hpp"
+
+namespace kvevict::cpu {
+
+/// log(exp(score) + epsilon) without leaving the range of floats.
+inline float add_in_log_domain(float score, float epsilon) {
+  if (epsilon <= 0.0f) return score;
+  const double a = static_cast<double>(score);
+  const double b = std::log(static_cast<double>(epsilon));
+  const double high = std::max(a, b);
+  return static_cast<float>(high + std::log1p(std::exp(std::min(a, b) - high)));
+}
+
+template <class T>
+void weight_by_norm_impl(Resources& res, const RowsView<T>& rows,
+                         MatrixBatchView<const float> transforms, std::int64_t group, float epsilon,
+                         ReductionDomain domain, ScoreView<> scores) {
+  WorkspaceScope scope(res.workspace());
+  const std::int64_t dim = rows.dim();
+  const std::int64_t tile = tile_size(dim);
+  float* tiles = scope.carve<float>("weight_by_norm.tiles", res.threads() * tile);
+  float* products = scope.carve<float>("weight_by_norm.products", res.threads() * tile);
+  if (res.workspace().counting()) return;
+  res.parallel_for(rows.heads(), [&](std::int64_t h, int worker) {
+    for (std::int64_t q = h * group; q < (h + 1) * group; ++q) {
+      float* out = scores.head(q);
+      for_each_tile(
+          rows.head(h), tiles + worker * tile, [&](std::int64_t first, const auto& block) {
+            const std::int64_t count = block.rows();
+            auto product = map_matrix(products + worker * tile, count, dim);
+            if (!transforms.empty()) {
+              const auto transform =
+                  map_matrix(&transforms(q, 0, 0), dim, dim, transforms.stride[1]);
+              product.noalias() = block * transform.transpose();
+            }
+            for (std::int64_t i = 0; i < count; ++i) {
+              const float norm = transforms.empty() ? block.row(i).norm() : product.row(i).norm();
+              float& score = out[first + i];
+              score = domain == ReductionDomain::logarithm
+                          ? add_in_log_domain(score, epsilon) + std::log(norm)
+                          : (score + epsilon) * norm;
+            }
+          });
+    }
+  });
+}
+
+inline void raise_rows_impl(Resources& res, const Positions<>& positions, RaisedRows raised,
+                            ScoreView<> scores) {
+  if (res.workspace().counting()) return;
+  res.parallel_for(scores.layout.heads(), [&](std::int64_t h, int) {
+    const std::int64_t rows = scores.layout.rows(h);
+    const std::int64_t end =
+        positions.row(h, scores.layout).count_below(raised.from_position, rows);
+    const std::int64_t begin = std::min(raised.first, end);
+    float* out = scores.head(h);
+    float largest = std::numeric_limits<float>::quiet_NaN();
+    for (std::int64_t i = begin; i < end; ++i) {
+      if (!(out[i] <= largest) && !std::isnan(out[i])) largest = out[i];
+    }
+    if (begin == end) largest = 0.0f;
+    std::fill_n(out, begin, largest);
+    std::fill(out + end, out + rows, largest);
+  });
+}
+
+inline void exponential_root_weights_impl(Resources& res, ScoreView<> z, float scale, float offset,
+                                          std::int64_t skip_first, ScoreView<> out) {
+  if (res.workspace().counting()) return;
+  res.parallel_for(z.layout.heads(), [&](std::int64_t h, int) {
+    const std::int64_t rows = z.layout.rows(h);
+    const std::int64_t skipped = std::min(skip_first, rows);
+    const float* in = z.head(h);
+    float* result = out.head(h);
+    float maximum = -std::numeric_limits<float>::infinity();
+    for (std::int64_t i = skipped; i < rows; ++i) {
+      maximum = in[i] <= maximum ? maximum : in[i];
+      if (std::isnan(maximum)) break;
+    }
+    std::fill_n(result, skipped, 0.0f);
+    for (std::int64_t i = skipped; i < rows; ++i) {
+      // Half the exponent gives the root without squaring away small weights; the offset needs the
+      // weight itself.
+      const float shifted = scale * (in[i] - maximum);
+      result[i] = offset == 0.0f ? exp_nonpositive(0.5f * shifted)
+                                 : std::sqrt(exp_nonpositive(shifted) + offset);
+    }
+  });
+}
+
+inline void multiply_by_root_impl(Resources& res, ScoreView<> quadratic, ScoreView<> jacobian) {
+  if (res.workspace().counting()) return;
+  res.parallel_for(jacobian.layout.heads(), [&](std::int64_t h, int) {
+    const float* kappa = quadratic.head(h);
+    float* out = jacobian.head(h);
+    for (std::int64_t i = 0; i < jacobian.layout.rows(h); ++i) {
+      out[i] *= std::sqrt(kappa[i] < 0.0f ? 0.0f : kappa[i]);
+    }
+  });
+}
+
+}  // namespace kvevict::cpu

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "kvevict/cpu/resources.hpp"
+#include "kvevict/math/ordered_key.hpp"
+#include "kvevict/ops/select_top.hpp"
+
+namespace kvevict::cpu {
+
+/// Key digits of a radix select, most significant first: 11 + 11 + 10 bits.
+inline constexpr int radix_shifts[] = {21, 10, 0};
+inline constexpr int radix_bits[] = {11, 11, 10};
+inline constexpr std::int64_t radix_bins = 2048;
+
+/// Where a selection cuts: all keys above `threshold` are in, and the first `ties` of those equal
+/// to it.
+struct Cut {
+  std::uint32_t threshold = 0;
+  std::int64_t ties = 0;
+};
+
+/// Calls `use(begin, end)` for the row ranges that are not protected.
+template <class Use>
+void for_each_open_range(const Protect& protect, const PositionRow<>& positions, std::int64_t rows,
+                         Use&& use) {
+  std::int64_t begin = 0;
+  for_each_protected_range(protect, positions, rows, [&](std::int64_t first, std::int64_t last) {
+    if (first > begin) use(begin, first);
+    begin = last;
+  });
+  if (begin < rows) use(begin, rows);
+}
+
+/// The cut that lets `wanted` >= 1 of the open rows in. `histogram` has radix_bins entries.
+inline Cut find_cut(const float* scores, const Protect& protect, const PositionRow<>& positions,
+                    std::int64_t rows, std::int64_t wanted, std::int64_t* histogram) {
+  std::uint32_t prefix = 0;
+  std::uint32_t mask = 0;
+  for (int digit = 0; digit < 3; ++digit) {
+    const int shift = radix_shifts[digit];
+    const std::uint32_t digit_mask = (1u << radix_bits[digit]) - 1u;
+    std::fill_n(histogram, radix_bins, 0);
+    for_each_open_range(protect, positions, rows, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::uint32_t key = ordered_key(scores[i]);
+        if ((key & mask) == prefix) ++histogram[(key >> shift) & digit_mask];
+      }
+    });
+    std::uint32_t bin = digit_mask;
+    while (histogram[bin] < wanted) wanted -= histogram[bin--];
+    prefix |= bin << shift;
+    mask |= digit_mask << shift;
+  }
+  return {prefix, wanted};
+}
+
+inline void select_top_impl(Resources& res, ScoreView<> scores, const Positions<>& positions,
+                            const Protect& protect, const std::int64_t* offsets,
+                            std::int32_t* indices) {
+  const std::int64_t heads = scores.layout.heads();
+  WorkspaceScope scope(res.workspace());
+  std::int64_t* histograms =
+      scope.carve<std::int64_t>("select_top.histogram", res.threads() * radix_bins);
+  std::int64_t* nan_counts = scope.carve<std::int64_t>("select_top.nan_counts", heads);
+  if (res.workspace().counting()) return;
+  for (std::int64_t h = 0; h < heads; ++h) {
+    const std::int64_t rows = scores.layout.rows(h);
+    const std::int64_t count = offsets[h + 1] - offsets[h];
+    require(count >= 0 && count <= rows, "counts", count, "in [0, rows of the head], rows =", rows);
+    const std::int64_t held = count_protected(protect, positions.row(h, scores.layout), rows);
+    require(held <= count, "protected rows", held, "at most the rows that a head keeps,", count,
+            ErrorKind::budget);
+  }
+  res.parallel_for(heads, [&](std::int64_t h, int worker) {
+    const std::int64_t rows = scores.layout.rows(h);
+    const std::int64_t count = offsets[h + 1] - offsets[h];
+    const auto row_positions = positions.row(h, scores.layout);
+    const float* head = scores.head(h);
+    std::int32_t* out = indices + offsets[h];
+    std::int64_t nans = 0;
+    for (std::int64_t i = 0; i < rows; ++i) nans += std::isnan(head[i]) ? 1 : 0;
+    nan_counts[h] = nans;
+    const std::int64_t wanted = count - count_protected(protect, row_positions, rows);
+    Cut cut;
+    if (wanted > 0) {
+      cut = find_cut(head, protect, row_positions, rows, wanted, histograms + worker * radix_bins);
+    }
+    const auto keep = [&](std::int64_t i) { *out++ = static_cast<std::int32_t>(i); };
+    const auto keep_best = [&](std::int64_t begin, std::int64_t end) {
+      if (wanted == 0) return;
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::uint32_t key = ordered_key(head[i]);
+        if (key > cut.threshold) {
+          keep(i);
+        } else if (key == cut.threshold && cut.ties > 0) {
+          keep(i);
+          --cut.ties;
+        }
+      }
+    };
+    std::int64_t begin = 0;
+    for_each_protected_range(protect, row_positions, rows,
+                             [&](std::int64_t first, std::int64_t last) {
+                               keep_best(begin, first);
+                               for (std::int64_t i = first; i < last; ++i) keep(i);
+                               begin = last;
+                             });
+    keep_best(begin, rows);
+  });
+  for (std::int64_t h = 0; h < heads; ++h) res.report().nan_scores += nan_counts[h];
+}
+
+}  // namespace kvevict::cpu

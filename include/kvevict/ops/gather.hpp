@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "kvevict/core/kv_view.hpp"
+#include "kvevict/core/selection.hpp"
+
+namespace kvevict {
+
+/// to[h][j] = from[h][kept(h)[j]] for the kept rows j of every head. `to` holds at least that many
+/// rows in each head and does not overlap `from`. One read and one write of what is kept.
+template <class R, class T>
+void gather_rows(R& res, SelectionView<R::space> selection, const RowsView<const T, R::space>& from,
+                 const RowsView<T, R::space>& to) {
+  require(to.dim() == from.dim(), "to.dim", to.dim(), "equal to", from.dim());
+  gather_rows_impl(res, selection, from, to);
+}
+
+/// Moves the kept rows of every head to its front, in order. A destination never passes its source,
+/// so one forward pass over each head is enough; the rows behind the kept ones are left as they
+/// were.
+template <class R, class T>
+void compact_rows(R& res, SelectionView<R::space> selection, const RowsView<T, R::space>& rows) {
+  compact_rows_impl(res, selection, rows);
+}
+
+/// The same for stored positions; `from` and `to` may be the same.
+template <class R>
+void gather_positions(R& res, SelectionView<R::space> selection, const Positions<R::space>& from,
+                      const RowLayout<R::space>& from_layout,
+                      const Positions<R::space, std::int32_t>& to,
+                      const RowLayout<R::space>& to_layout) {
+  gather_positions_impl(res, selection, from, from_layout, to, to_layout);
+}
+
+}  // namespace kvevict

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "kvevict/core/positions.hpp"
+#include "kvevict/ops/checks.hpp"
+#include "kvevict/ops/group_reduction.hpp"
+
+namespace kvevict {
+
+/// scores[q][i] = (scores[q][i] + epsilon) * |v|, v = rows[q / group][i], or |R_q v| when
+/// `transforms` gives a d x d matrix for each block of scores. In the logarithm domain scores are
+/// logarithms: log(exp(score) + epsilon) + log|v|. In place; reads the rows once, plus 2 N dim^2
+/// flops for each transform.
+template <class R, class T>
+void weight_by_norm(R& res, const RowsView<T, R::space>& rows,
+                    MatrixBatchView<const float, R::space> transforms, float epsilon,
+                    ReductionDomain domain, ScoreView<R::space> scores) {
+  const std::int64_t group =
+      detail::require_group(scores.layout.heads(), rows.heads(), "scores.heads");
+  detail::require_scores(scores, rows.layout(), group);
+  if (!transforms.empty()) {
+    require(transforms.shape[0] == scores.layout.heads(), "output_projection.heads",
+            transforms.shape[0], "equal to", scores.layout.heads());
+    detail::require_dim(transforms.shape[2], rows.dim(), "output_projection.dim");
+  }
+  weight_by_norm_impl(res, rows, transforms, group, epsilon, domain, scores);
+}
+
+/// Rows that a policy leaves out of its normaliser and therefore ranks first: the first `first`
+/// rows of a head and those at positions from `from_position` on.
+struct RaisedRows {
+  std::int64_t first = 0;
+  std::int64_t from_position = INT64_MAX;
+};
+
+/// Gives the raised rows of each head the largest score among its other rows, so that a caller who
+/// protects nothing still keeps them first; 0 when there are no others. NaN among the others is
+/// passed over.
+template <class R>
+void raise_rows(R& res, const Positions<R::space>& positions, RaisedRows raised,
+                ScoreView<R::space> scores) {
+  raise_rows_impl(res, positions, raised, scores);
+}
+
+/// out[q][i] = sqrt(exp(scale (z[q][i] - max z[q])) + offset): the root of CapKV's weight, z a
+/// cosine or a logit. The first `skip_first` rows take no part and get 0. `out` may be the storage
+/// of `z`.
+template <class R>
+void exponential_root_weights(R& res, ScoreView<R::space> z, float scale, float offset,
+                              std::int64_t skip_first, ScoreView<R::space> out) {
+  require(skip_first >= 0, "skip_first", skip_first, ">=", 0);
+  detail::require_scores(out, z.layout, 1, "out");
+  exponential_root_weights_impl(res, z, scale, offset, skip_first, out);
+}
+
+/// root[q][i] = jacobian[q][i] * sqrt(max(quadratic[q][i], 0)): the root of Jacap's weight rho^2
+/// kappa / d, given kappa / d. In place on `jacobian`.
+template <class R>
+void multiply_by_root(R& res, ScoreView<R::space> quadratic, ScoreView<R::space> jacobian) {
+  detail::require_scores(quadratic, jacobian.layout, 1, "quadratic");
+  multiply_by_root_impl(res, quadratic, jacobian);
+}
+
+}  // namespace kvevict
