@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include "reference/linear.hpp"
+#include "reference/policies.hpp"
+
+namespace kvevict_test::reference {
+namespace {
+
+// log(exp(a) + exp(b)) without overflow; minus infinity stands for 0.
+double log_add(double a, double b) {
+  const double larger = std::max(a, b);
+  if (std::isinf(larger) && larger < 0) return larger;
+  return larger + std::log(std::exp(a - larger) + std::exp(b - larger));
+}
+
+double log_reduce(const std::vector<double>& logs, Reduction reduction) {
+  double out = -std::numeric_limits<double>::infinity();
+  for (const double value : logs) {
+    out = reduction == Reduction::max ? std::max(out, value) : log_add(out, value);
+  }
+  return reduction == Reduction::mean ? out - std::log(static_cast<double>(logs.size())) : out;
+}
+
+// The norm that multiplies the attention of one query head, for every row.
+std::vector<double> value_norms(const ExpectedAttention& policy, const Inputs& inputs,
+                                std::size_t query_head) {
+  const Matrix& values = inputs.values[query_head / inputs.group()];
+  std::vector<double> out(values.rows, 1.0);
+  if (policy.value_norm == ExpectedAttention::ValueNorm::none) return out;
+  const bool projected = policy.value_norm == ExpectedAttention::ValueNorm::output_projection;
+  const Matrix u = projected ? projected_values(inputs, query_head) : values;
+  for (std::size_t i = 0; i < u.rows; ++i) out[i] = norm(&u.data[i * u.cols], u.cols);
+  return out;
+}
+
+// z - log sum exp z over the rows from skip_first on: the logarithm of their attention.
+std::vector<double> log_attention(const ExpectedAttention& policy, const Inputs& inputs,
+                                  std::size_t query_head) {
+  const Matrix& keys = inputs.keys[query_head / inputs.group()];
+  std::vector<double> z = logits(inputs.stats.mean[query_head].data(), keys, 1);
+  if (policy.covariance != Covariance::none) {
+    const std::vector<double> square =
+        quadratic_form(keys, inputs.stats.covariance[query_head], policy.covariance);
+    for (std::size_t i = 0; i < z.size(); ++i) {
+      z[i] += square[i] / (2 * static_cast<double>(keys.cols));
+    }
+  }
+  double total = -std::numeric_limits<double>::infinity();
+  for (std::size_t i = policy.skip_first; i < z.size(); ++i) total = log_add(total, z[i]);
+  for (double& value : z) value -= total;
+  return z;
+}
+
+}  // namespace
+
+Scores score(const SnapKV& policy, const Inputs& inputs) {
+  const Positions query_positions = inputs.positions_of_queries();
+  const std::size_t window = std::min(policy.window, query_positions.size());
+  if (window == 0) throw std::invalid_argument("the query window is empty");
+  const std::size_t first_query = query_positions.size() - window;
+  const Positions window_positions(
+      query_positions.begin() + static_cast<std::ptrdiff_t>(first_query), query_positions.end());
+  Scores out;
+  for (std::size_t g = 0; g < inputs.kv_heads(); ++g) {
+    const Matrix& keys = inputs.keys[g];
+    const Positions rows = inputs.positions_of_rows(g);
+    std::size_t prefix = 0;
+    while (prefix < keys.rows && rows[prefix] < window_positions.front()) ++prefix;
+
+    std::vector<std::vector<double>> per_head;
+    for (std::size_t r = 0; r < inputs.group(); ++r) {
+      const Matrix& all = inputs.queries[g * inputs.group() + r];
+      Matrix queries(window, all.cols);
+      std::copy(all.data.begin() + static_cast<std::ptrdiff_t>(first_query * all.cols),
+                all.data.end(), queries.data.begin());
+      const Matrix weights = causal_attention(queries, window_positions, keys, rows);
+      std::vector<double> received(prefix, 0.0);
+      for (std::size_t i = 0; i < prefix; ++i) {
+        for (std::size_t q = 0; q < window; ++q) {
+          received[i] += weights(q, i) / static_cast<double>(window);
+        }
+      }
+      per_head.push_back(pool(received, policy.kernel, policy.pooling, policy.count_padding));
+    }
+    std::vector<double> head = reduce(per_head, policy.reduction);
+    const double largest = head.empty() ? 0 : *std::max_element(head.begin(), head.end());
+    head.resize(keys.rows, largest);
+    out.push_back(head);
+  }
+  return out;
+}
+
+Scores score(const ExpectedAttention& policy, const Inputs& inputs) {
+  const double nothing = -std::numeric_limits<double>::infinity();
+  const auto log_of = [nothing](double x) { return x > 0 ? std::log(x) : nothing; };
+  Scores out;
+  for (std::size_t g = 0; g < inputs.kv_heads(); ++g) {
+    const std::size_t rows = inputs.keys[g].rows;
+    const double epsilon =
+        policy.epsilon_per_row ? policy.epsilon / static_cast<double>(rows) : policy.epsilon;
+    std::vector<std::vector<double>> attention_logs;
+    std::vector<std::vector<double>> norms;
+    for (std::size_t r = 0; r < inputs.group(); ++r) {
+      attention_logs.push_back(log_attention(policy, inputs, g * inputs.group() + r));
+      norms.push_back(value_norms(policy, inputs, g * inputs.group() + r));
+    }
+    std::vector<double> head(rows, 0.0);
+    for (std::size_t i = policy.skip_first; i < rows; ++i) {
+      std::vector<double> weighted;
+      double mean_norm = 0;
+      for (std::size_t r = 0; r < inputs.group(); ++r) {
+        weighted.push_back(attention_logs[r][i] + log_of(norms[r][i]));
+        mean_norm += norms[r][i] / static_cast<double>(inputs.group());
+      }
+      const double log_score =
+          log_add(log_reduce(weighted, policy.reduction), log_of(epsilon * mean_norm));
+      head[i] = policy.log_domain ? log_score : std::exp(log_score);
+    }
+    raise_first(head, policy.skip_first);
+    out.push_back(head);
+  }
+  return out;
+}
+
+}  // namespace kvevict_test::reference
