@@ -103,7 +103,9 @@ setup_install() {
   fi
   as_root+=(env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=600)
   log=$(mktemp)
-  if ! { "${as_root[@]}" update && "${as_root[@]}" install --no-install-recommends "$@"; } >"$log" 2>&1; then
+  # One unreachable source of many makes `update` fail; what counts is whether the packages can be had.
+  "${as_root[@]}" update >"$log" 2>&1 || setup_say "apt-get update failed, trying with the lists that are here"
+  if ! "${as_root[@]}" install --no-install-recommends "$@" >>"$log" 2>&1; then
     cat "$log" >&2
     rm -f "$log"
     setup_die "apt-get could not install: $*"
