@@ -132,4 +132,18 @@ class QueryPositions {
   const std::int32_t* const* table_ = nullptr;
 };
 
+/// A position that splits each head's rows in two: that of the first query of a window, or none.
+template <MemorySpace S = MemorySpace::host>
+struct PositionBound {
+  QueryPositions<S> positions = {};
+  bool given = false;
+
+  static PositionBound at_first(const QueryPositions<S>& positions) { return {positions, true}; }
+
+  /// The bound for one KV head; beyond every position when none is given.
+  KVEVICT_HOST_DEVICE std::int64_t of(std::int64_t kv_head) const {
+    return given ? std::int64_t{positions.at(kv_head, 0)} : INT64_MAX;
+  }
+};
+
 }  // namespace kvevict

@@ -23,8 +23,8 @@ namespace kvevict {
 ///   same call a second time allocates nothing,
 /// * the caller's buffer: never allocates; a carve that does not fit throws, naming itself and the
 /// bytes needed so far,
-/// * counting: hands out null pointers and records the peak. An op in this mode returns after its
-/// carves, so that the
+/// * counting: hands out an address that nobody may touch and records the peak. An op in this mode
+/// returns after its carves, so that the
 ///   size query runs the same code as the computation.
 class Workspace {
  public:
@@ -65,7 +65,7 @@ class Workspace {
     const std::size_t begin = used_;
     used_ += bytes;
     peak_ = std::max(peak_, static_cast<std::int64_t>(used_));
-    if (mode_ == Mode::counting) return nullptr;
+    if (mode_ == Mode::counting) return reinterpret_cast<std::byte*>(workspace_alignment);
     if (mode_ == Mode::borrowed) {
       // The caller's buffer need not be aligned: the first carve skips to the first aligned byte.
       const auto address = reinterpret_cast<std::uintptr_t>(base_);
@@ -117,8 +117,8 @@ class WorkspaceScope {
   WorkspaceScope& operator=(const WorkspaceScope&) = delete;
   ~WorkspaceScope() { workspace_.release(mark_, overflow_mark_, --workspace_.depth_ == 0); }
 
-  /// `count` elements of T, uninitialised; null in counting mode. Throws a backend error when a
-  /// borrowed buffer is too small.
+  /// `count` elements of T, uninitialised; not to be touched in counting mode. Throws a backend
+  /// error when a borrowed buffer is too small.
   template <class T>
   T* carve(std::string_view name, std::int64_t count) {
     static_assert(std::is_trivially_copyable_v<T>);

@@ -22,8 +22,8 @@ inline std::int64_t query_block(std::int64_t longest, std::int64_t queries) {
 
 /// Adds one query's weights to the running statistic of its query head.
 inline void accumulate(AttentionStatistic statistic, const Exponentials& all, const float* e,
-                       std::int64_t n, float* out) {
-  const float inverse = static_cast<float>(1.0 / all.sum);
+                       std::int64_t n, double weight, float* out) {
+  const float inverse = static_cast<float>(weight / all.sum);
   switch (statistic) {
     case AttentionStatistic::sum:
     case AttentionStatistic::mean:
@@ -64,7 +64,7 @@ inline void finish(AttentionStatistic statistic, std::int64_t queries, std::int6
 template <class T>
 void attention_statistic_impl(Resources& res, const RowsView<T>& keys, const Positions<>& positions,
                               const ProbeQueries<>& probes, std::int64_t group, float scale,
-                              AttentionStatistic statistic, ScoreView<> out) {
+                              AttentionStatistic statistic, float decay, ScoreView<> out) {
   const QueriesView<>& queries = probes.queries;
   const std::int64_t dim = keys.dim();
   const std::int64_t tile = tile_size(dim);
@@ -104,7 +104,11 @@ void attention_statistic_impl(Resources& res, const RowsView<T>& keys, const Pos
           if (visible == 0) continue;
           float* row = weights + i * rows;
           const Exponentials all = exponentials(row, visible);
-          accumulate(statistic, all, row, visible, result);
+          const double weight = statistic == AttentionStatistic::sum && decay < 1.0f
+                                    ? std::pow(static_cast<double>(decay),
+                                               static_cast<double>(queries.count() - 1 - first - i))
+                                    : 1.0;
+          accumulate(statistic, all, row, visible, weight, result);
         }
       }
       finish(statistic, queries.count(), rows, result);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 
 #include "kvevict/core/rows_view.hpp"
 #include "kvevict/cpu/resources.hpp"
@@ -9,6 +10,86 @@
 #include "kvevict/ops/capacity.hpp"
 
 namespace kvevict::cpu {
+
+/// What became of one capacity matrix.
+enum class CapacityOutcome : std::uint8_t { usable, zero, failed };
+
+inline void count_outcomes(const CapacityOutcome* outcomes, std::int64_t count, Report& report) {
+  for (std::int64_t m = 0; m < count; ++m) {
+    report.zero_capacity_heads += outcomes[m] == CapacityOutcome::zero ? 1 : 0;
+    report.failed_factorizations += outcomes[m] == CapacityOutcome::failed ? 1 : 0;
+  }
+}
+
+/// gram = sum_i roots[i]^2 v_i v_i^T of one head. `scaled` holds a tile of doubles.
+template <class T>
+void gram_of_head(const MatrixView<T>& values, const float* roots, float* tile, double* scaled,
+                  MatrixMap<double> gram) {
+  const std::int64_t dim = values.shape[1];
+  gram.setZero();
+  for_each_tile(values, tile, [&](std::int64_t first, const auto& block) {
+    auto rows = map_matrix(scaled, block.rows(), dim);
+    for (Eigen::Index i = 0; i < block.rows(); ++i) {
+      rows.row(i) = block.row(i).template cast<double>() * static_cast<double>(roots[first + i]);
+    }
+    gram.selfadjointView<Eigen::Lower>().rankUpdate(rows.transpose());
+  });
+  gram.triangularView<Eigen::StrictlyUpper>() = gram.transpose();
+}
+
+/// factor = L^-1 R with s2 I + R gram R^T = L L^T, R = `transform` or the identity when it has no
+/// data. `scratch` holds three d x d matrices.
+inline CapacityOutcome factor_of_gram(const MatrixMap<const double>& gram,
+                                      const MatrixMap<const float>& transform, Noise noise,
+                                      double* scratch, MatrixMap<float> factor) {
+  const std::int64_t dim = gram.rows();
+  auto capacity = map_matrix(scratch, dim, dim);
+  auto inverse = map_matrix(scratch + dim * dim, dim, dim);
+  auto left = map_matrix(scratch + 2 * dim * dim, dim, dim);
+  factor.setZero();
+  if (transform.data() != nullptr) {
+    left = transform.cast<double>();
+    inverse.noalias() = left * gram;
+    capacity.noalias() = inverse * left.transpose();
+    inverse = left;
+  } else {
+    capacity = gram;
+    inverse.setIdentity();
+  }
+  const double trace = capacity.trace();
+  if (!std::isfinite(trace)) return CapacityOutcome::failed;
+  const double s2 = noise.kind == Noise::Kind::absolute
+                        ? noise.value
+                        : noise.value * trace / static_cast<double>(dim);
+  if (!(trace > 0.0) || !(s2 > 0.0)) return CapacityOutcome::zero;
+  capacity.diagonal().array() += s2;
+  // The matrix is symmetric, so its row-major storage reads as column-major; factorised in place.
+  using InPlace = Eigen::Ref<Eigen::MatrixXd, 0, Eigen::OuterStride<>>;
+  InPlace column_major(Eigen::Map<Eigen::MatrixXd>(capacity.data(), dim, dim));
+  const Eigen::LLT<InPlace> cholesky(column_major);
+  if (cholesky.info() != Eigen::Success) return CapacityOutcome::failed;
+  cholesky.matrixL().solveInPlace(inverse);
+  if (!inverse.allFinite()) return CapacityOutcome::failed;
+  factor = inverse.cast<float>();
+  return CapacityOutcome::usable;
+}
+
+/// scores[i] = |factor (roots[i] v_i)|^2 of one head. `products` holds a tile.
+template <class T>
+void leverage_of_head(const MatrixView<T>& values, const MatrixMap<const float>& factor,
+                      const float* roots, float* tile, float* products, float* scores) {
+  const std::int64_t dim = values.shape[1];
+  for_each_tile(values, tile, [&](std::int64_t first, const auto& block) {
+    auto product = map_matrix(products, block.rows(), dim);
+    product.noalias() = block * factor.transpose();
+    for (Eigen::Index i = 0; i < block.rows(); ++i) {
+      // The norm first: its product with a small root does not underflow before the square is
+      // taken.
+      const float length = product.row(i).norm() * std::abs(roots[first + i]);
+      scores[first + i] = length * length;
+    }
+  });
+}
 
 template <class T>
 void weighted_gram_impl(Resources& res, const RowsView<T>& values, ScoreView<> root_weights,
@@ -19,23 +100,16 @@ void weighted_gram_impl(Resources& res, const RowsView<T>& values, ScoreView<> r
   float* tiles = scope.carve<float>("weighted_gram.tiles", res.threads() * tile);
   double* scaled = scope.carve<double>("weighted_gram.scaled", res.threads() * tile);
   if (res.workspace().counting()) return;
-  res.parallel_for(values.heads(), [&](std::int64_t h, int worker) {
-    for (std::int64_t m = h * group; m < (h + 1) * group; ++m) {
-      auto result = map_matrix(&gram(m, 0, 0), dim, dim, gram.stride[1]);
-      result.setZero();
-      const float* roots = root_weights.head(m);
-      for_each_tile(
-          values.head(h), tiles + worker * tile, [&](std::int64_t first, const auto& block) {
-            auto rows = map_matrix(scaled + worker * tile, block.rows(), dim);
-            for (Eigen::Index i = 0; i < block.rows(); ++i) {
-              rows.row(i) =
-                  block.row(i).template cast<double>() * static_cast<double>(roots[first + i]);
-            }
-            result.template selfadjointView<Eigen::Lower>().rankUpdate(rows.transpose());
-          });
-      result.template triangularView<Eigen::StrictlyUpper>() = result.transpose();
-    }
+  res.parallel_for(gram.shape[0], [&](std::int64_t m, int worker) {
+    gram_of_head(values.head(m / group), root_weights.head(m), tiles + worker * tile,
+                 scaled + worker * tile, map_matrix(&gram(m, 0, 0), dim, dim, gram.stride[1]));
   });
+}
+
+inline MatrixMap<const float> matrix_or_none(MatrixBatchView<const float> matrices, std::int64_t m,
+                                             std::int64_t dim) {
+  return matrices.empty() ? map_matrix<const float>(nullptr, 0, 0)
+                          : map_matrix(&matrices(m, 0, 0), dim, dim, matrices.stride[1]);
 }
 
 inline void inverse_factor_impl(Resources& res, MatrixBatchView<const double> gram,
@@ -43,60 +117,18 @@ inline void inverse_factor_impl(Resources& res, MatrixBatchView<const double> gr
                                 MatrixBatchView<float> factors) {
   const std::int64_t heads = gram.shape[0];
   const std::int64_t dim = gram.shape[1];
-  const std::int64_t matrix = dim * dim;
-  enum class Outcome : std::uint8_t { usable, zero, failed };
+  const std::int64_t matrices = 3 * dim * dim;
   WorkspaceScope scope(res.workspace());
-  double* capacities = scope.carve<double>("inverse_factor.capacity", res.threads() * matrix);
-  double* inverses = scope.carve<double>("inverse_factor.inverse", res.threads() * matrix);
-  double* products = scope.carve<double>("inverse_factor.transform", res.threads() * matrix);
-  Outcome* outcomes = scope.carve<Outcome>("inverse_factor.outcome", heads);
+  double* scratch = scope.carve<double>("inverse_factor.scratch", res.threads() * matrices);
+  auto* outcomes = scope.carve<CapacityOutcome>("inverse_factor.outcomes", heads);
   if (res.workspace().counting()) return;
   res.parallel_for(heads, [&](std::int64_t m, int worker) {
-    auto capacity = map_matrix(capacities + worker * matrix, dim, dim);
-    auto inverse = map_matrix(inverses + worker * matrix, dim, dim);
-    auto transform = map_matrix(products + worker * matrix, dim, dim);
-    const auto source = map_matrix(&gram(m, 0, 0), dim, dim, gram.stride[1]);
-    auto factor = map_matrix(&factors(m, 0, 0), dim, dim, factors.stride[1]);
-    const bool transformed = !transforms.empty();
-    if (transformed) {
-      transform =
-          map_matrix(&transforms(m, 0, 0), dim, dim, transforms.stride[1]).template cast<double>();
-      inverse.noalias() = transform * source;
-      capacity.noalias() = inverse * transform.transpose();
-    } else {
-      capacity = source;
-    }
-    const double trace = capacity.trace();
-    factor.setZero();
-    outcomes[m] = Outcome::failed;
-    if (!std::isfinite(trace)) return;
-    const double s2 = noise.kind == Noise::Kind::absolute
-                          ? noise.value
-                          : noise.value * trace / static_cast<double>(dim);
-    if (!(trace > 0.0) || !(s2 > 0.0)) {
-      outcomes[m] = Outcome::zero;
-      return;
-    }
-    capacity.diagonal().array() += s2;
-    // In place on the mapped memory; Eigen returns the index of the first bad pivot, or -1.
-    Eigen::Ref<Eigen::MatrixXd, 0, Eigen::OuterStride<>> column_major(
-        Eigen::Map<Eigen::MatrixXd>(capacity.data(), dim, dim));
-    Eigen::LLT<Eigen::Ref<Eigen::MatrixXd, 0, Eigen::OuterStride<>>> cholesky(column_major);
-    if (cholesky.info() != Eigen::Success) return;
-    if (transformed) {
-      inverse = transform;
-    } else {
-      inverse.setIdentity();
-    }
-    cholesky.matrixL().solveInPlace(inverse);
-    if (!inverse.allFinite()) return;
-    factor = inverse.template cast<float>();
-    outcomes[m] = Outcome::usable;
+    outcomes[m] =
+        factor_of_gram(map_matrix(&gram(m, 0, 0), dim, dim, gram.stride[1]),
+                       matrix_or_none(transforms, m, dim), noise, scratch + worker * matrices,
+                       map_matrix(&factors(m, 0, 0), dim, dim, factors.stride[1]));
   });
-  for (std::int64_t m = 0; m < heads; ++m) {
-    res.report().zero_capacity_heads += outcomes[m] == Outcome::zero ? 1 : 0;
-    res.report().failed_factorizations += outcomes[m] == Outcome::failed ? 1 : 0;
-  }
+  count_outcomes(outcomes, heads, res.report());
 }
 
 template <class T>
@@ -109,24 +141,45 @@ void leverage_scores_impl(Resources& res, const RowsView<T>& values,
   float* tiles = scope.carve<float>("leverage_scores.tiles", res.threads() * tile);
   float* products = scope.carve<float>("leverage_scores.products", res.threads() * tile);
   if (res.workspace().counting()) return;
-  res.parallel_for(values.heads(), [&](std::int64_t h, int worker) {
-    for (std::int64_t m = h * group; m < (h + 1) * group; ++m) {
-      const auto factor = map_matrix(&factors(m, 0, 0), dim, dim, factors.stride[1]);
-      const float* roots = root_weights.head(m);
-      float* out = scores.head(m);
-      for_each_tile(values.head(h), tiles + worker * tile,
-                    [&](std::int64_t first, const auto& block) {
-                      auto product = map_matrix(products + worker * tile, block.rows(), dim);
-                      product.noalias() = block * factor.transpose();
-                      for (Eigen::Index i = 0; i < block.rows(); ++i) {
-                        // The norm first: its product with a small root does not underflow before
-                        // the square is taken.
-                        const float length = product.row(i).norm() * std::abs(roots[first + i]);
-                        out[first + i] = length * length;
-                      }
-                    });
-    }
+  res.parallel_for(factors.shape[0], [&](std::int64_t m, int worker) {
+    leverage_of_head(
+        values.head(m / group), map_matrix(&factors(m, 0, 0), dim, dim, factors.stride[1]),
+        root_weights.head(m), tiles + worker * tile, products + worker * tile, scores.head(m));
   });
+}
+
+/// Head after head: only one gram matrix and one factor for each thread, however many heads there
+/// are, and the second pass over a head's values finds them in the cache.
+template <class T>
+void capacity_scores_impl(Resources& res, const RowsView<T>& values, ScoreView<> gram_roots,
+                          MatrixBatchView<const float> transforms, Noise noise, std::int64_t group,
+                          ScoreView<> leverage_roots, ScoreView<> scores) {
+  const std::int64_t heads = scores.layout.heads();
+  const std::int64_t dim = values.dim();
+  const std::int64_t tile = tile_size(dim);
+  const std::int64_t matrix = dim * dim;
+  WorkspaceScope scope(res.workspace());
+  float* tiles = scope.carve<float>("capacity_scores.tiles", res.threads() * tile);
+  float* products = scope.carve<float>("capacity_scores.products", res.threads() * tile);
+  float* factors = scope.carve<float>("capacity_scores.factors", res.threads() * matrix);
+  double* scaled = scope.carve<double>("capacity_scores.scaled", res.threads() * tile);
+  double* doubles = scope.carve<double>("capacity_scores.matrices", res.threads() * 4 * matrix);
+  auto* outcomes = scope.carve<CapacityOutcome>("capacity_scores.outcomes", heads);
+  if (res.workspace().counting()) return;
+  res.parallel_for(heads, [&](std::int64_t m, int worker) {
+    const auto head = values.head(m / group);
+    double* gram = doubles + worker * 4 * matrix;
+    float* factor = factors + worker * matrix;
+    float* head_tile = tiles + worker * tile;
+    gram_of_head(head, gram_roots.head(m), head_tile, scaled + worker * tile,
+                 map_matrix(gram, dim, dim));
+    outcomes[m] =
+        factor_of_gram(map_matrix<const double>(gram, dim, dim), matrix_or_none(transforms, m, dim),
+                       noise, gram + matrix, map_matrix(factor, dim, dim));
+    leverage_of_head(head, map_matrix<const float>(factor, dim, dim), leverage_roots.head(m),
+                     head_tile, products + worker * tile, scores.head(m));
+  });
+  count_outcomes(outcomes, heads, res.report());
 }
 
 }  // namespace kvevict::cpu

@@ -10,9 +10,21 @@
 
 namespace kvevict::cpu {
 
-/// 1 / |x| from |x|^2, and 0 for the zero vector, so that its direction is zero.
-inline float inverse_norm(float squared) {
-  return squared > 0.0f ? 1.0f / std::sqrt(squared) : (squared == 0.0f ? 0.0f : squared);
+/// Cosine of the angle between a row and a unit vector, 0 for a row of length zero.
+template <class Row, class Vector>
+float cosine_to_unit(const Row& row, const Vector& unit) {
+  const float squared = row.squaredNorm();
+  if (squares_in_range(squared)) return row.dot(unit.transpose()) / std::sqrt(squared);
+  const auto wide = row.template cast<double>();
+  const double norm = wide.norm();
+  if (norm == 0.0) return 0.0f;
+  return static_cast<float>(wide.dot(unit.transpose().template cast<double>()) / norm);
+}
+
+/// Scales to length one in double; the zero vector stays zero.
+inline void normalise(VectorMap<float>& vector) {
+  const double norm = vector.cast<double>().norm();
+  if (norm != 0.0) vector = (vector.cast<double>() / norm).cast<float>();
 }
 
 template <class T>
@@ -29,7 +41,8 @@ void mean_direction_impl(Resources& res, const RowsView<T>& rows, MatrixView<flo
     for_each_tile(rows.head(h), tiles + worker * tile, [&](std::int64_t, const auto& block) {
       for (Eigen::Index i = 0; i < block.rows(); ++i) {
         const auto row = block.row(i);
-        sum += (row.transpose() * inverse_norm(row.squaredNorm())).template cast<double>();
+        const double norm = static_cast<double>(row_norm(row));
+        if (norm != 0.0) sum += row.transpose().template cast<double>() / norm;
       }
     });
     const std::int64_t n = rows.rows(h);
@@ -55,11 +68,10 @@ void cosine_impl(Resources& res, const RowsView<T>& rows, MatrixView<const float
       for (std::int64_t g = 0; g < group; ++g) {
         const std::int64_t v = h * group + g;
         for (std::int64_t c = 0; c < dim; ++c) unit[c] = directions(v, c);
-        unit *= inverse_norm(unit.squaredNorm());
+        normalise(unit);
         float* out = scores.head(v) + first;
         for (Eigen::Index i = 0; i < block.rows(); ++i) {
-          const auto row = block.row(i);
-          const float cosine = row.dot(unit) * inverse_norm(row.squaredNorm());
+          const float cosine = cosine_to_unit(block.row(i), unit);
           out[i] = scale * (cosine > 1.0f ? 1.0f : (cosine < -1.0f ? -1.0f : cosine));
         }
       }

@@ -20,7 +20,7 @@ inline float maximum_of(const float* values, std::int64_t begin, std::int64_t en
 }
 
 inline void pool_rows_impl(Resources& res, const Positions<>& positions, const RowLayout<>& layout,
-                           RowsBelow prefix, std::int64_t kernel, Pooling pooling,
+                           const PositionBound<>& prefix, std::int64_t kernel, Pooling pooling,
                            bool count_padding, ScoreView<> scores) {
   const std::int64_t group = layout.heads() == 0 ? 1 : scores.layout.heads() / layout.heads();
   const std::int64_t longest = scores.layout.longest();
@@ -30,7 +30,7 @@ inline void pool_rows_impl(Resources& res, const Positions<>& positions, const R
   const std::int64_t reach = kernel / 2;
   res.parallel_for(scores.layout.heads(), [&](std::int64_t h, int worker) {
     const std::int64_t rows = scores.layout.rows(h);
-    const std::int64_t n = positions.row(h / group, layout).count_below(prefix.position, rows);
+    const std::int64_t n = positions.row(h / group, layout).count_below(prefix.of(h / group), rows);
     float* out = scores.head(h);
     float* in = copies + worker * longest;
     std::copy_n(out, n, in);

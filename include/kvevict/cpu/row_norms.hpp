@@ -17,7 +17,8 @@ void row_norms_impl(Resources& res, const RowsView<T>& rows, float scale, ScoreV
   res.parallel_for(rows.heads(), [&](std::int64_t h, int worker) {
     float* out = scores.head(h);
     for_each_tile(rows.head(h), tiles + worker * tile, [&](std::int64_t first, const auto& block) {
-      ArrayMap<float>(out + first, block.rows()) = scale * block.rowwise().norm().array();
+      for (Eigen::Index i = 0; i < block.rows(); ++i)
+        out[first + i] = scale * row_norm(block.row(i));
     });
   });
 }

@@ -14,18 +14,18 @@
 namespace kvevict::cpu {
 
 /// log(exp(score) + epsilon) without leaving the range of floats.
-inline float add_in_log_domain(float score, float epsilon) {
-  if (epsilon <= 0.0f) return score;
+inline float add_in_log_domain(float score, double epsilon) {
+  if (epsilon <= 0.0) return score;
   const double a = static_cast<double>(score);
-  const double b = std::log(static_cast<double>(epsilon));
+  const double b = std::log(epsilon);
   const double high = std::max(a, b);
   return static_cast<float>(high + std::log1p(std::exp(std::min(a, b) - high)));
 }
 
 template <class T>
 void weight_by_norm_impl(Resources& res, const RowsView<T>& rows,
-                         MatrixBatchView<const float> transforms, std::int64_t group, float epsilon,
-                         ReductionDomain domain, ScoreView<> scores) {
+                         MatrixBatchView<const float> transforms, std::int64_t group,
+                         Epsilon epsilon, ReductionDomain domain, ScoreView<> scores) {
   WorkspaceScope scope(res.workspace());
   const std::int64_t dim = rows.dim();
   const std::int64_t tile = tile_size(dim);
@@ -35,34 +35,35 @@ void weight_by_norm_impl(Resources& res, const RowsView<T>& rows,
   res.parallel_for(rows.heads(), [&](std::int64_t h, int worker) {
     for (std::int64_t q = h * group; q < (h + 1) * group; ++q) {
       float* out = scores.head(q);
-      for_each_tile(
-          rows.head(h), tiles + worker * tile, [&](std::int64_t first, const auto& block) {
-            const std::int64_t count = block.rows();
-            auto product = map_matrix(products + worker * tile, count, dim);
-            if (!transforms.empty()) {
-              const auto transform =
-                  map_matrix(&transforms(q, 0, 0), dim, dim, transforms.stride[1]);
-              product.noalias() = block * transform.transpose();
-            }
-            for (std::int64_t i = 0; i < count; ++i) {
-              const float norm = transforms.empty() ? block.row(i).norm() : product.row(i).norm();
-              float& score = out[first + i];
-              score = domain == ReductionDomain::logarithm
-                          ? add_in_log_domain(score, epsilon) + std::log(norm)
-                          : (score + epsilon) * norm;
-            }
-          });
+      const double added = epsilon.of(rows.rows(h));
+      for_each_tile(rows.head(h), tiles + worker * tile,
+                    [&](std::int64_t first, const auto& block) {
+                      const std::int64_t count = block.rows();
+                      auto product = map_matrix(products + worker * tile, count, dim);
+                      if (!transforms.empty()) {
+                        const auto transform =
+                            map_matrix(&transforms(q, 0, 0), dim, dim, transforms.stride[1]);
+                        product.noalias() = block * transform.transpose();
+                      }
+                      for (std::int64_t i = 0; i < count; ++i) {
+                        const float norm =
+                            transforms.empty() ? row_norm(block.row(i)) : row_norm(product.row(i));
+                        float& score = out[first + i];
+                        score = domain == ReductionDomain::logarithm
+                                    ? add_in_log_domain(score, added) + std::log(norm)
+                                    : (score + static_cast<float>(added)) * norm;
+                      }
+                    });
     }
   });
 }
 
-inline void raise_rows_impl(Resources& res, const Positions<>& positions, RaisedRows raised,
-                            ScoreView<> scores) {
+inline void raise_rows_impl(Resources& res, const Positions<>& positions,
+                            const RaisedRows<>& raised, ScoreView<> scores) {
   if (res.workspace().counting()) return;
   res.parallel_for(scores.layout.heads(), [&](std::int64_t h, int) {
     const std::int64_t rows = scores.layout.rows(h);
-    const std::int64_t end =
-        positions.row(h, scores.layout).count_below(raised.from_position, rows);
+    const std::int64_t end = positions.row(h, scores.layout).count_below(raised.from.of(h), rows);
     const std::int64_t begin = std::min(raised.first, end);
     float* out = scores.head(h);
     float largest = std::numeric_limits<float>::quiet_NaN();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <type_traits>
 
@@ -71,6 +72,18 @@ inline void load_queries(const QueriesView<>& queries, std::int64_t head, std::i
         break;
     }
   }
+}
+
+/// Whether a sum of squares in fp32 can be trusted: neither overflowed nor made of underflowed
+/// squares.
+inline bool squares_in_range(float squared) { return squared > 1e-30f && squared < 1e37f; }
+
+/// |row|_2, also for entries whose squares leave the range of fp32.
+template <class Row>
+float row_norm(const Row& row) {
+  const float squared = row.squaredNorm();
+  if (squares_in_range(squared)) return std::sqrt(squared);
+  return static_cast<float>(row.template cast<double>().norm());
 }
 
 }  // namespace kvevict::cpu

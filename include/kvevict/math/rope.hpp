@@ -29,12 +29,12 @@ inline std::span<const EnumName<RopePairing>> enum_names(RopePairing) {
 struct Rope {
   double theta = 10000.0;
   RopePairing pairing = RopePairing::half;
-  std::int64_t rotary_dim = 0;  ///< 0: all channels
+  std::int64_t rotary_dim = -1;  ///< -1: all channels
   std::span<const double> frequencies =
       {};  ///< [rotary_dim / 2] radians per position; empty: from theta
   double attention_factor = 1.0;
 
-  std::int64_t rotated(std::int64_t dim) const { return rotary_dim == 0 ? dim : rotary_dim; }
+  std::int64_t rotated(std::int64_t dim) const { return rotary_dim < 0 ? dim : rotary_dim; }
 
   double frequency(std::int64_t pair, std::int64_t dim) const {
     if (!frequencies.empty()) return frequencies[static_cast<std::size_t>(pair)];
@@ -54,8 +54,8 @@ struct Rope {
 inline void require_valid(const Rope& rope, std::int64_t dim) {
   require(rope.theta > 0.0 && std::isfinite(rope.theta), "rope.theta", rope.theta,
           "finite and > 0");
-  require(rope.rotary_dim >= 0 && rope.rotary_dim <= dim, "rope.rotary_dim", rope.rotary_dim,
-          "in [0, dim], dim =", dim);
+  require(rope.rotary_dim >= -1 && rope.rotary_dim <= dim, "rope.rotary_dim", rope.rotary_dim,
+          "-1 or in [0, dim], dim =", dim);
   require(rope.rotated(dim) % 2 == 0, "rope.rotary_dim", rope.rotated(dim), "even");
   const auto table = static_cast<std::int64_t>(rope.frequencies.size());
   require(table == 0 || table == rope.rotated(dim) / 2, "rope.frequencies.size", table,

@@ -11,7 +11,7 @@ namespace kvevict {
 
 /// What is taken over the queries of a query head, for each row j, of the attention weights p_ij.
 enum class AttentionStatistic {
-  sum,                    ///< sum_i p_ij
+  sum,                    ///< sum_i decay^(n-1-i) p_ij
   mean,                   ///< (1/n) sum_i p_ij
   root_mean_square,       ///< sqrt((1/n) sum_i p_ij^2)
   maximum,                ///< max_i p_ij
@@ -26,13 +26,15 @@ enum class AttentionStatistic {
 template <class R, class T>
 void attention_statistic(R& res, const RowsView<T, R::space>& keys,
                          const Positions<R::space>& positions, const ProbeQueries<R::space>& probes,
-                         float scale, AttentionStatistic statistic, ScoreView<R::space> out) {
+                         float scale, AttentionStatistic statistic, ScoreView<R::space> out,
+                         float decay = 1.0f) {
+  require(decay > 0.0f && decay <= 1.0f, "decay", decay, "in (0, 1]");
   detail::require_dim(probes.queries.dim(), keys.dim(), "queries.dim");
   const std::int64_t group =
       detail::require_group(probes.queries.heads(), keys.heads(), "queries.heads");
   require(probes.queries.count() >= 1, "queries.count", probes.queries.count(), ">=", 1);
   detail::require_scores(out, keys.layout(), group, "out");
-  attention_statistic_impl(res, keys, positions, probes, group, scale, statistic, out);
+  attention_statistic_impl(res, keys, positions, probes, group, scale, statistic, decay, out);
 }
 
 }  // namespace kvevict

@@ -93,4 +93,26 @@ void leverage_scores(R& res, const RowsView<T, R::space>& values,
   leverage_scores_impl(res, values, factors, group, root_weights, scores);
 }
 
+/// The three steps above in one: scores[m][i] = l_i^2 v_i^T R^T (s2 I + R G R^T)^-1 R v_i with G =
+/// sum_i g_i^2 v_i v_i^T, g the `gram_roots` and l the `leverage_roots` of block m (usually the
+/// same array; `scores` may be the storage of either). Holds one d x d matrix for each thread or
+/// block of threads, not for each head.
+template <class R, class T>
+void capacity_scores(R& res, const RowsView<T, R::space>& values, ScoreView<R::space> gram_roots,
+                     MatrixBatchView<const float, R::space> transforms, Noise noise,
+                     ScoreView<R::space> leverage_roots, ScoreView<R::space> scores) {
+  require_valid(noise);
+  const std::int64_t group =
+      detail::require_group(scores.layout.heads(), values.heads(), "scores.heads");
+  detail::require_scores(gram_roots, values.layout(), group, "gram_roots");
+  detail::require_scores(leverage_roots, values.layout(), group, "leverage_roots");
+  detail::require_scores(scores, values.layout(), group);
+  if (!transforms.empty()) {
+    require(transforms.shape[0] == scores.layout.heads(), "output_projection.heads",
+            transforms.shape[0], "equal to", scores.layout.heads());
+    detail::require_dim(transforms.shape[1], values.dim(), "output_projection.dim");
+  }
+  capacity_scores_impl(res, values, gram_roots, transforms, noise, group, leverage_roots, scores);
+}
+
 }  // namespace kvevict

@@ -6,6 +6,7 @@
 
 #include "kvevict/core/parameter.hpp"
 #include "kvevict/core/positions.hpp"
+#include "kvevict/core/queries.hpp"
 #include "kvevict/ops/checks.hpp"
 
 namespace kvevict {
@@ -18,11 +19,6 @@ inline std::span<const EnumName<Pooling>> enum_names(Pooling) {
   return names;
 }
 
-/// A range of the first rows of each head: those at positions below `below`.
-struct RowsBelow {
-  std::int64_t position = INT64_MAX;
-};
-
 /// In place over the rows j of each head's prefix (rows at positions below prefix.position; the
 /// others stay as they are): out[j] = average or maximum of in[j - kernel/2 .. j + kernel/2] within
 /// the prefix. `kernel` is odd. With `count_padding` an average always divides by the kernel, as if
@@ -31,8 +27,8 @@ struct RowsBelow {
 /// `layout`, which `positions` belong to.
 template <class R>
 void pool_rows(R& res, const Positions<R::space>& positions, const RowLayout<R::space>& layout,
-               RowsBelow prefix, std::int64_t kernel, Pooling pooling, bool count_padding,
-               ScoreView<R::space> scores) {
+               const PositionBound<R::space>& prefix, std::int64_t kernel, Pooling pooling,
+               bool count_padding, ScoreView<R::space> scores) {
   require(kernel >= 1 && kernel % 2 == 1, "kernel", kernel, "odd and >= 1");
   const std::int64_t group =
       detail::require_group(scores.layout.heads(), layout.heads(), "scores.heads");

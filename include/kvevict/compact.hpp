@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "kvevict/core/kv_view.hpp"
+#include "kvevict/core/selection.hpp"
+#include "kvevict/ops/gather.hpp"
+
+namespace kvevict {
+
+namespace detail {
+
+template <class T, MemorySpace S>
+void require_compactable(const Selection& kept, const KvView<T, S>& cache) {
+  static_assert(!std::is_const_v<T>, "compaction writes to the cache");
+  require_valid(kept.view(), cache.layout());
+}
+
+}  // namespace detail
+
+/// Moves the kept rows of every head, and their positions if the view stores them, to the head's
+/// front. Every head keeps its place: head h of the view holds kept.count(h) rows afterwards, and
+/// what lies behind them is stale. Positions that are consecutive are not stored: after compaction
+/// they are `first + kept index`. In place: a destination never passes its source. One read and one
+/// write of the rows that move; nothing is allocated.
+///
+/// Throws invalid_argument for a selection of another cache and unsupported for positions that
+/// several heads share; cache and positions are untouched then.
+template <class R, class T>
+void compact(R& res, const Selection& kept, const KvView<T, R::space>& cache) {
+  detail::require_compactable(kept, cache);
+  require(!cache.positions().is_shared() || cache.heads() <= 1, "cache.positions",
+          "shared by all heads", "packed or per head, since heads keep different rows",
+          ErrorKind::unsupported);
+  compact_rows(res, kept.view(), cache.keys());
+  compact_rows(res, kept.view(), cache.values());
+  if (cache.positions().stored()) {
+    gather_positions(res, kept.view(), Positions<R::space>(cache.positions()), cache.layout(),
+                     cache.positions(), cache.layout());
+  }
+}
+
+/// Copies the kept rows into another cache, which holds kept.count(h) rows in each head and does
+/// not overlap the first. Positions are written when the target stores them. Throws
+/// invalid_argument when shapes do not fit; the target is untouched then.
+template <class R, class T>
+void compact_into(R& res, const Selection& kept,
+                  const KvView<const std::type_identity_t<T>, R::space>& from,
+                  const KvView<T, R::space>& to) {
+  require_valid(kept.view(), from.layout());
+  require(same_rows(to.layout(), kept.layout()), "to.rows", "different",
+          "the selection's count in every head");
+  require(to.keys().dim() == from.keys().dim(), "to.keys.dim", to.keys().dim(), "equal to",
+          from.keys().dim());
+  require(to.values().dim() == from.values().dim(), "to.values.dim", to.values().dim(), "equal to",
+          from.values().dim());
+  require(!to.positions().is_shared() || to.heads() <= 1, "to.positions", "shared by all heads",
+          "packed or per head, since heads keep different rows", ErrorKind::unsupported);
+  gather_rows(res, kept.view(), from.keys(), to.keys());
+  gather_rows(res, kept.view(), from.values(), to.values());
+  if (to.positions().stored()) {
+    gather_positions(res, kept.view(), from.positions(), from.layout(), to.positions(),
+                     to.layout());
+  }
+}
+
+}  // namespace kvevict

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include "kvevict/allocators/uniform.hpp"
+#include "kvevict/core/budget.hpp"
+#include "kvevict/core/concepts.hpp"
+#include "kvevict/ops/select_top.hpp"
+
+namespace kvevict {
+
+namespace detail {
+
+template <class P>
+void validate_policy(const P& policy) {
+  if constexpr (requires { policy.validate(); }) policy.validate();
+}
+
+/// What `evict` checks before any work.
+template <class R, class P, class T>
+void require_evictable(const P& policy, const KvView<T, R::space>& cache,
+                       const Evidence<R::space>& evidence, const Protect& protect) {
+  validate_policy(policy);
+  require_valid(protect);
+  require_evidence(evidence, policy.needs());
+  require(cache.layout().longest() <= max_rows_per_head, "cache.rows", cache.layout().longest(),
+          "<=", max_rows_per_head);
+}
+
+}  // namespace detail
+
+/// Writes the policy's scores of all rows: what `evict` ranks by. Checks the policy's parameters
+/// and evidence first.
+template <class R, class P, class T>
+void score_rows(R& res, const P& policy, const KvView<T, R::space>& cache,
+                const Evidence<R::space>& evidence, ScoreView<R::space> scores) {
+  const KvView<const std::remove_const_t<T>, R::space> rows(cache);
+  static_assert(EvictionPolicy<P, R, std::remove_const_t<T>>, "P models EvictionPolicy");
+  detail::require_evictable<R>(policy, cache, evidence, {});
+  detail::require_scores(scores, cache.layout(), 1);
+  if (cache.layout().total() == 0 && !res.workspace().counting()) return;
+  policy.score(res, rows, evidence, scores);
+}
+
+/// Chooses the rows of every head that survive, without touching the cache: policy scores,
+/// allocator divides the budget, the best rows beside the protected ones are selected. Writes to
+/// `kept`, whose capacity is reused; after a first call of the same shapes nothing is allocated.
+/// Rows ascend by position; the selection's report counts what went wrong inside (NaN scores,
+/// matrices without weight).
+///
+/// Throws invalid_argument (shapes, parameters, missing evidence), budget (protected rows do not
+/// fit) or unsupported; `kept` is then unspecified but valid, the cache untouched.
+template <class R, class P, class T, class A = UniformBudget>
+void evict_into(R& res, Selection& kept, const P& policy, const KvView<T, R::space>& cache,
+                const Evidence<R::space>& evidence, const Budget& budget,
+                const Protect& protect = {}, const A& allocator = {}) {
+  static_assert(BudgetAllocator<A, R>, "A models BudgetAllocator");
+  detail::require_evictable<R>(policy, cache, evidence, protect);
+  const RowLayout<R::space>& layout = cache.layout();
+  const Positions<R::space> positions(cache.positions());
+  WorkspaceScope scope(res.workspace());
+  const ScoreView<R::space> scores{scope.template carve<float>("evict.scores", layout.total()),
+                                   layout};
+  auto* shares = scope.template carve<std::int64_t>("evict.shares", layout.heads());
+  auto* counts = scope.template carve<std::int64_t>("evict.counts", layout.heads());
+  const bool counting = res.workspace().counting();
+  res.report() = {};
+  if (!counting) budget.shares(layout, cache.row_bytes(), shares);
+  score_rows(res, policy, cache, evidence, scores);
+  const AllocationInput<R::space> input{scores, positions, protect, shares,
+                                        policy.comparable_across_heads()};
+  if (counting) {
+    // The counts are not known: the ops below carve the same for any.
+    if constexpr (!std::is_same_v<A, UniformBudget>) allocator.allocate(res, input, counts);
+    select_top(res, scores, positions, protect, counts, nullptr);
+    return;
+  }
+  allocator.allocate(res, input, counts);
+  std::int32_t* indices =
+      kept.reshape(std::span<const std::int64_t>(counts, static_cast<std::size_t>(layout.heads())));
+  select_top(res, scores, positions, protect, kept.offsets().data(), indices);
+  kept.set_report(res.report());
+}
+
+/// The same, returning the selection.
+template <class R, class P, class T, class A = UniformBudget>
+Selection evict(R& res, const P& policy, const KvView<T, R::space>& cache,
+                const Evidence<R::space>& evidence, const Budget& budget,
+                const Protect& protect = {}, const A& allocator = {}) {
+  Selection kept;
+  evict_into(res, kept, policy, cache, evidence, budget, protect, allocator);
+  return kept;
+}
+
+}  // namespace kvevict

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "kvevict/core/queries.hpp"
+#include "kvevict/math/rope.hpp"
+#include "kvevict/ops/checks.hpp"
+#include "kvevict/ops/query_logits.hpp"
+
+namespace kvevict {
+
+/// Doubles that the second moments of one head take: none, the variances and the cross moments
+/// within RoPE pairs (what the diagonal after a rotation needs), or all.
+inline std::int64_t moment_size(Covariance covariance, const Rope& rope, std::int64_t dim) {
+  if (covariance == Covariance::none) return 0;
+  return covariance == Covariance::full ? dim * dim : dim + rope.rotated(dim) / 2;
+}
+
+/// Running first and second central moments of queries.
+template <MemorySpace S = MemorySpace::host>
+struct QueryMoments {
+  MatrixView<double, S> mean;    ///< [query_head][dim]
+  MatrixView<double, S> second;  ///< [query_head][moment_size]: sums of squares about the mean
+};
+
+/// Merges the queries of each head from `first` on into `moments`, which hold `count` queries so
+/// far: the pairwise update of mean and sum of squares (Chan, Golub, LeVeque 1979), tile by tile in
+/// double. Needs no second pass, so chunked and whole agree to rounding. Cost per query: dim for a
+/// diagonal, dim^2 for a full covariance.
+template <class R>
+void accumulate_query_moments(R& res, const QueriesView<R::space>& queries, std::int64_t first,
+                              const Rope& rope, Covariance covariance, std::int64_t count,
+                              QueryMoments<R::space> moments) {
+  require(first >= 0 && first <= queries.count(), "first", first,
+          "in [0, queries.count], count =", queries.count());
+  detail::require_dim(queries.dim(), moments.mean.shape[1], "queries.dim");
+  require(queries.heads() == moments.mean.shape[0], "queries.heads", queries.heads(), "equal to",
+          moments.mean.shape[0]);
+  accumulate_query_moments_impl(res, queries, first, rope, covariance, count, moments);
+}
+
+/// to[q][i] = queries[q][rows[i]] rotated by RoPE to position positions[i], fp32
+/// [query_head][count][dim].
+template <class R>
+void rotate_queries(R& res, const QueriesView<R::space>& queries, const std::int32_t* rows,
+                    const std::int32_t* positions, std::int64_t count, const Rope& rope,
+                    MatrixBatchView<float, R::space> to) {
+  require_valid(rope, queries.dim());
+  rotate_queries_impl(res, queries, rows, positions, count, rope, to);
+}
+
+}  // namespace kvevict

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "kvevict/core/evidence.hpp"
+#include "kvevict/math/random.hpp"
+#include "kvevict/math/rope.hpp"
+#include "kvevict/ops/query_moments.hpp"
+
+namespace kvevict {
+
+/// Which queries of the context become probes, and where they are moved.
+struct ProbePlan {
+  std::vector<std::int32_t> rows;       ///< query numbers within the context
+  std::vector<std::int32_t> positions;  ///< positions that they are rotated to, ascending
+};
+
+/// How `future_probes` chooses. The defaults are those of the measurements behind `Jacap`'s
+/// default: recent queries serve local text, sampled ones the rest, and both together are the safe
+/// choice.
+struct FutureProbesOptions {
+  std::int64_t next_position = -1;  ///< tokens seen; always given
+  std::int64_t last = 128;          ///< this many last queries, moved on to follow the context
+  std::int64_t sampled =
+      64;  ///< queries drawn from the whole context, at positions drawn from the future
+  std::int64_t future = 256;  ///< sampled positions lie in [next_position, next_position + future)
+  std::int64_t skip_first = 4;  ///< queries (of the sinks) that are not drawn
+  std::uint64_t seed = 0;
+};
+
+/// Draws a plan for a context of `queries` queries. Content comes from the context, position from
+/// the future. Contexts shorter than `last` + skip_first give fewer probes; deterministic for a
+/// seed.
+inline ProbePlan plan_future_probes(std::int64_t queries, const FutureProbesOptions& options) {
+  require(options.next_position >= 0, "next_position", options.next_position, "given and >=", 0);
+  require(options.last >= 0, "last", options.last, ">=", 0);
+  require(options.sampled >= 0, "sampled", options.sampled, ">=", 0);
+  require(options.future >= 1, "future", options.future, ">=", 1);
+  require(options.skip_first >= 0, "skip_first", options.skip_first, ">=", 0);
+  require(queries > options.skip_first, "queries.count", queries, "above skip_first,",
+          options.skip_first);
+  const std::int64_t drawable = queries - options.skip_first;
+  const std::int64_t last = std::min(options.last, drawable);
+  struct Probe {
+    std::int64_t position;
+    std::int64_t row;
+  };
+  std::vector<Probe> probes;
+  for (std::int64_t i = 0; i < last; ++i) {
+    probes.push_back({options.next_position + i, queries - last + i});
+  }
+  const auto below = [&](std::int64_t bound, std::uint64_t stream, std::int64_t i) {
+    const std::uint64_t bits = random_bits(options.seed, stream, static_cast<std::uint64_t>(i));
+    return static_cast<std::int64_t>(bits % static_cast<std::uint64_t>(bound));
+  };
+  for (std::int64_t i = 0; i < options.sampled; ++i) {
+    probes.push_back({options.next_position + below(options.future, 1, i),
+                      options.skip_first + below(drawable, 0, i)});
+  }
+  std::stable_sort(probes.begin(), probes.end(),
+                   [](const Probe& a, const Probe& b) { return a.position < b.position; });
+  ProbePlan plan;
+  for (const Probe& probe : probes) {
+    plan.rows.push_back(static_cast<std::int32_t>(probe.row));
+    plan.positions.push_back(static_cast<std::int32_t>(probe.position));
+  }
+  return plan;
+}
+
+/// Probe queries, owned, for use as evidence: fp32 [query_head][probe][dim], after RoPE.
+class Probes {
+ public:
+  Probes(std::int64_t heads, std::int64_t dim, std::vector<std::int32_t> positions)
+      : heads_(heads),
+        dim_(dim),
+        positions_(std::move(positions)),
+        queries_(static_cast<std::size_t>(heads * dim) * positions_.size()) {}
+
+  std::int64_t count() const { return static_cast<std::int64_t>(positions_.size()); }
+  MatrixBatchView<float> queries() {
+    return MatrixBatchView<float>::packed(queries_.data(), heads_, count(), dim_);
+  }
+  ProbeQueries<> view() const {
+    return {QueriesView<>::packed(queries_.data(), heads_, count(), dim_),
+            QueryPositions<>::shared(positions_.data()), ProbeMask::none};
+  }
+
+ private:
+  std::int64_t heads_;
+  std::int64_t dim_;
+  std::vector<std::int32_t> positions_;
+  std::vector<float> queries_;
+};
+
+/// Rotates the planned pre-RoPE queries to their positions. Throws invalid_argument for a row
+/// outside the queries.
+template <class R>
+Probes rotate_probes(R& res, const QueriesView<R::space>& pre_rope, const Rope& rope,
+                     const ProbePlan& plan) {
+  require(plan.rows.size() == plan.positions.size(), "plan.rows.size", plan.rows.size(),
+          "equal to plan.positions.size,", plan.positions.size());
+  for (std::int32_t row : plan.rows) {
+    require(row >= 0 && row < pre_rope.count(), "plan.rows", row,
+            "in [0, queries.count), count =", pre_rope.count());
+  }
+  Probes probes(pre_rope.heads(), pre_rope.dim(), plan.positions);
+  rotate_queries(res, pre_rope, plan.rows.data(), plan.positions.data(), probes.count(), rope,
+                 probes.queries());
+  return probes;
+}
+
+/// Probes that stand for the queries to come, from the pre-RoPE queries of the context: the last
+/// ones moved on by their number, and a seeded sample of all rotated to sampled future positions.
+template <class R>
+Probes future_probes(R& res, const QueriesView<R::space>& pre_rope, const Rope& rope,
+                     const FutureProbesOptions& options) {
+  return rotate_probes(res, pre_rope, rope, plan_future_probes(pre_rope.count(), options));
+}
+
+}  // namespace kvevict
