@@ -2,7 +2,6 @@
 #include "support/npy.hpp"
 
 #include <cmath>
-#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -14,8 +13,8 @@ using namespace kvevict_test;
 namespace {
 
 std::vector<std::byte> bytes_of(const std::string& text) {
-  std::vector<std::byte> bytes(text.size());
-  std::memcpy(bytes.data(), text.data(), text.size());
+  std::vector<std::byte> bytes;
+  for (const char c : text) bytes.push_back(static_cast<std::byte>(c));
   return bytes;
 }
 
