@@ -17,6 +17,8 @@ double log_add(double a, double b) {
   return larger + std::log(std::exp(a - larger) + std::exp(b - larger));
 }
 
+double log_of(double x) { return x > 0 ? std::log(x) : -std::numeric_limits<double>::infinity(); }
+
 double log_reduce(const std::vector<double>& logs, Reduction reduction) {
   double out = -std::numeric_limits<double>::infinity();
   for (const double value : logs) {
@@ -95,29 +97,30 @@ Scores score(const SnapKV& policy, const Inputs& inputs) {
 }
 
 Scores score(const ExpectedAttention& policy, const Inputs& inputs) {
-  const double nothing = -std::numeric_limits<double>::infinity();
-  const auto log_of = [nothing](double x) { return x > 0 ? std::log(x) : nothing; };
+  using ValueNorm = ExpectedAttention::ValueNorm;
   Scores out;
   for (std::size_t g = 0; g < inputs.kv_heads(); ++g) {
     const std::size_t rows = inputs.keys[g].rows;
-    const double epsilon =
+    double epsilon =
         policy.epsilon_per_row ? policy.epsilon / static_cast<double>(rows) : policy.epsilon;
-    std::vector<std::vector<double>> attention_logs;
+    if (policy.value_norm == ValueNorm::none) epsilon = 0;
+    std::vector<std::vector<double>> logs;
     std::vector<std::vector<double>> norms;
     for (std::size_t r = 0; r < inputs.group(); ++r) {
-      attention_logs.push_back(log_attention(policy, inputs, g * inputs.group() + r));
+      logs.push_back(log_attention(policy, inputs, g * inputs.group() + r));
       norms.push_back(value_norms(policy, inputs, g * inputs.group() + r));
     }
+    const bool norm_of_each_head = policy.value_norm == ValueNorm::output_projection;
     std::vector<double> head(rows, 0.0);
     for (std::size_t i = policy.skip_first; i < rows; ++i) {
-      std::vector<double> weighted;
-      double mean_norm = 0;
+      std::vector<double> parts;
       for (std::size_t r = 0; r < inputs.group(); ++r) {
-        weighted.push_back(attention_logs[r][i] + log_of(norms[r][i]));
-        mean_norm += norms[r][i] / static_cast<double>(inputs.group());
+        parts.push_back(norm_of_each_head
+                            ? log_add(logs[r][i], log_of(epsilon)) + log_of(norms[r][i])
+                            : logs[r][i]);
       }
-      const double log_score =
-          log_add(log_reduce(weighted, policy.reduction), log_of(epsilon * mean_norm));
+      double log_score = log_reduce(parts, policy.reduction);
+      if (!norm_of_each_head) log_score = log_add(log_score, log_of(epsilon)) + log_of(norms[0][i]);
       head[i] = policy.log_domain ? log_score : std::exp(log_score);
     }
     raise_first(head, policy.skip_first);

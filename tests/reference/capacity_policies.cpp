@@ -99,7 +99,7 @@ Scores score(const Jacap& policy, const Inputs& inputs) {
                                        : mean_weights(policy, inputs, h));
     }
     if (policy.pooled) {
-      std::vector<double> w = reduce(per_head, Reduction::mean);
+      std::vector<double> w = reduce(per_head, policy.reduction);
       if (policy.probes) w = squared(w);
       const Matrix metric = policy.output_projection ? group_output_metric(inputs, g) : Matrix();
       out.push_back(leverage(values, metric, w, w, policy.noise));
@@ -128,25 +128,28 @@ Scores score(const CapKV& policy, const Inputs& inputs) {
     }
     const Matrix keys = rows_from(inputs.keys[g], policy.skip_first);
     const Matrix values = rows_from(inputs.values[g], policy.skip_first);
-    const auto solve = [&](const std::vector<double>& w, const Matrix& metric) {
-      std::vector<double> in_capacity = w;
-      for (double& value : in_capacity) value += policy.epsilon;
-      return leverage(values, metric, in_capacity, w, policy.noise);
-    };
-
-    std::vector<std::vector<double>> per_head;
+    std::vector<std::vector<double>> weights;
+    std::vector<std::vector<double>> matrix_weights;
     for (std::size_t r = 0; r < inputs.group(); ++r) {
-      const std::size_t h = g * inputs.group() + r;
-      per_head.push_back(alignment_weights(policy, inputs.stats.mean[h], keys));
-      if (policy.pooled) continue;
-      const Matrix metric = policy.output_projection
-                                ? output_metric(inputs.output_projection, h, values.cols)
-                                : Matrix();
-      per_head.back() = solve(per_head.back(), metric);
+      weights.push_back(alignment_weights(policy, inputs.stats.mean[g * inputs.group() + r], keys));
+      matrix_weights.push_back(weights.back());
+      if (policy.form == CapKV::Form::paper) continue;
+      for (double& value : matrix_weights.back()) value += policy.epsilon;
     }
-    std::vector<double> head = reduce(per_head, policy.pooled ? Reduction::mean : policy.reduction);
+    std::vector<double> head;
     if (policy.pooled) {
-      head = solve(head, policy.output_projection ? group_output_metric(inputs, g) : Matrix());
+      const Matrix metric = policy.output_projection ? group_output_metric(inputs, g) : Matrix();
+      head = leverage(values, metric, reduce(matrix_weights, policy.reduction),
+                      reduce(weights, policy.reduction), policy.noise);
+    } else {
+      for (std::size_t r = 0; r < inputs.group(); ++r) {
+        const Matrix metric =
+            policy.output_projection
+                ? output_metric(inputs.output_projection, g * inputs.group() + r, values.cols)
+                : Matrix();
+        weights[r] = leverage(values, metric, matrix_weights[r], weights[r], policy.noise);
+      }
+      head = reduce(weights, policy.reduction);
     }
     head.insert(head.begin(), policy.skip_first, 0.0);
     raise_first(head, policy.skip_first);

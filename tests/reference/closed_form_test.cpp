@@ -184,7 +184,8 @@ TEST_CASE("expected attention") {
 }
 
 TEST_CASE("capacity with cosine weights") {
-  check(score("CapKV", {{"form", "reference"}, {"skip_first", "2"}}, closed_form_inputs()),
+  check(score("CapKV", {{"form", "reference"}, {"noise", "absolute:1"}, {"skip_first", "2"}},
+              closed_form_inputs()),
         {{forced, forced, .319162, .302615, .0609687, .00835663, .275022, .287582, .257164, .338528,
           .0149265, .0039414},
          {forced, forced, .36638, .00515109, .133108, .363726, .00374493, .333144, .0621369,
@@ -204,8 +205,8 @@ TEST_CASE("kept sets at two budgets") {
   CHECK(kept("KeyDiff", {}, 3, 0) == Rows{2, 5, 8});
   CHECK(kept("StreamingLLM", {{"sinks", "2"}}, 6, 0) == Rows{0, 1, 8, 9, 10, 11});
   CHECK(kept("StreamingLLM", {{"sinks", "2"}}, 3, 1) == Rows{0, 1, 11});
-  CHECK(kept("CapKV", {{"form", "reference"}, {"skip_first", "2"}}, 6, 0) ==
-        Rows{0, 1, 2, 3, 7, 9});
+  CHECK(kept("CapKV", {{"form", "reference"}, {"noise", "absolute:1"}, {"skip_first", "2"}}, 6,
+             0) == Rows{0, 1, 2, 3, 7, 9});
   CHECK(kept("ExpectedAttention", {{"skip_first", "2"}}, 6, 1) == Rows{0, 1, 5, 7, 10, 11});
   const Scores window = score("SnapKV", {{"window", "3"}, {"kernel", "3"}}, inputs);
   CHECK(select_top(window[0], 6, {9, 10, 11}) == Rows{1, 2, 7, 9, 10, 11});

@@ -15,7 +15,7 @@ enum class Accumulation { sum, mean, decay };
 
 struct H2O {
   Accumulation accumulation = Accumulation::sum;
-  double decay = 1;
+  double decay = 0.99;
 };
 
 // Accumulated attention of the rows of one KV head.

@@ -48,10 +48,11 @@ Scores score(const KeyDiff&, const Inputs& inputs) {
 
 Scores score(const StreamingLLM& policy, const Inputs& inputs) {
   Scores out;
-  for (const Matrix& keys : inputs.keys) {
-    std::vector<double> head(keys.rows);
-    for (std::size_t i = 0; i < keys.rows; ++i) {
-      head[i] = static_cast<double>(i < policy.sinks ? keys.rows : i);
+  for (std::size_t g = 0; g < inputs.kv_heads(); ++g) {
+    const Positions positions = inputs.positions_of_rows(g);
+    std::vector<double> head;
+    for (std::size_t i = 0; i < positions.size(); ++i) {
+      head.push_back(static_cast<double>(positions[i] < policy.sinks ? positions.size() : i));
     }
     out.push_back(head);
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "reference/attention.hpp"
 #include "reference/capacity.hpp"
@@ -18,9 +19,9 @@ struct KNorm {};
 // score = -cos(k, mean of k/|k|), 0 for zero keys (arXiv 2504.15364).
 struct KeyDiff {};
 
-// The first `sinks` rows, then the last ones. The scores only carry that order.
+// Rows at positions below `sinks` first, then the last ones. The scores only carry that order.
 struct StreamingLLM {
-  std::size_t sinks = 4;
+  std::int64_t sinks = 4;
 };
 
 // Attention of the last `window` queries on the rows before them, pooled along rows (arXiv
@@ -35,9 +36,10 @@ struct SnapKV {
 };
 
 // Attention by a Gaussian of queries, times the norm of the value (arXiv 2510.00636).
-// z = mu.k / sqrt d + k^T Lambda k / (2 d), a = softmax over the rows from skip_first on;
-// score = reduce_h(a_h n_h) + eps mean_h(n_h), n = 1, |v| or |W_O v|. The first skip_first rows get
-// the largest score of their head. With log_domain the score is the logarithm of that.
+// z = mu.k / sqrt d + k^T Lambda k / (2 d), a = softmax over the rows from skip_first on; the score
+// is reduce_h(a_h), (reduce_h(a_h) + eps) |v| or reduce_h((a_h + eps) |W_O^(h) v|). The first
+// skip_first rows get the largest score of their head. With log_domain the score is the logarithm
+// of that.
 struct ExpectedAttention {
   enum class ValueNorm { none, norm, output_projection };
   Covariance covariance = Covariance::full;
@@ -52,7 +54,7 @@ struct ExpectedAttention {
 // Leverage in the capacity matrix of softmax-Jacobian weights (arXiv 2609.08131).
 // Mean: a = softmax(k.mu / (tau sqrt d)), w = (a (1 - a))^2 k^T Lambda k / d; without covariance
 // w = (a (1 - a))^2. Probes: w = (mean over probes of p (1 - p))^2. Pooled: one solve per KV head,
-// with w (of probes: p (1 - p)) averaged over the group.
+// after `reduction` of w (of probes: of the mean of p (1 - p)) over the group.
 struct Jacap {
   double temperature = 1;
   Covariance covariance = Covariance::diagonal;
@@ -65,16 +67,17 @@ struct Jacap {
 
 // Leverage with weights from the alignment of keys with the mean query (arXiv 2604.25975).
 // reference: w = exp(sharpness (c - max c)), c = cosine(mu, k). paper: w = exp((l - max l) /
-// temperature), l = k.mu / sqrt d. The capacity matrix takes w + epsilon, the score w. The first
-// skip_first rows are left out everywhere and get the largest score of their head.
+// temperature), l = k.mu / sqrt d. The score takes w, the capacity matrix w + epsilon in the
+// reference form and w in the paper's. The first skip_first rows are left out everywhere and get
+// the largest score of their head. Pooled: one solve per KV head after `reduction` of both weights.
 struct CapKV {
   enum class Form { reference, paper };
-  Form form = Form::reference;
+  Form form = Form::paper;
   double sharpness = 5;
   double temperature = 1;
   double epsilon = 1e-6;
   std::size_t skip_first = 4;
-  Noise noise = {false, 1};
+  Noise noise = {true, 0.1};
   bool output_projection = false;
   Reduction reduction = Reduction::mean;
   bool pooled = false;

@@ -26,6 +26,10 @@ bool same(const std::vector<double>& a, const std::vector<double>& b) {
   return comparison.within();
 }
 
+CapKV reference_form(double epsilon) {
+  return {.form = CapKV::Form::reference, .epsilon = epsilon, .skip_first = 0, .noise = {false, 1}};
+}
+
 // The rows of a matrix in another order.
 Matrix permuted(const Matrix& a, const std::vector<std::int64_t>& order) {
   Matrix out(a.rows, a.cols);
@@ -120,6 +124,17 @@ TEST_CASE("ExpectedAttention: epsilon per row, value scale and projected norms")
                                .epsilon = 0.1},
              projected)[0],
        score(ExpectedAttention{.epsilon = 0.1}, inputs)[0]);
+  // A sum over two heads adds epsilon once to a norm of the KV head, twice to norms of query heads.
+  same(score(ExpectedAttention{.value_norm = ExpectedAttention::ValueNorm::output_projection,
+                               .epsilon = 0.1,
+                               .reduction = Reduction::sum},
+             projected)[1],
+       score(ExpectedAttention{.epsilon = 0.2, .reduction = Reduction::sum}, inputs)[1]);
+  // Without a value norm epsilon does nothing.
+  ExpectedAttention plain{.value_norm = ExpectedAttention::ValueNorm::none};
+  const Scores without = score(plain, inputs);
+  plain.epsilon = 0.1;
+  CHECK(score(plain, inputs) == without);
 }
 
 TEST_CASE("rows that a normaliser skips get the largest score, too few rows are all equal") {
@@ -224,11 +239,8 @@ TEST_CASE("CapKV: the paper's weights by hand") {
   const double w1 = std::exp(-2.0);
   const double w2 = std::exp(-4.0);
   const double a = 2 + 4 * w1 + w2;
-  const CapKV policy{.form = CapKV::Form::paper,
-                     .temperature = 1.5,
-                     .epsilon = 0,
-                     .skip_first = 0,
-                     .noise = {false, 1}};
+  const CapKV policy{
+      .form = CapKV::Form::paper, .temperature = 1.5, .skip_first = 0, .noise = {false, 1}};
   same(score(policy, inputs)[0], {1 / a, 4 * w1 / a, w2 / a});
 }
 
@@ -236,7 +248,7 @@ TEST_CASE("CapKV: leverages sum to d - s2 tr A^-1 with the weights of the capaci
   const Inputs inputs = one_head(40, 14);
   const Matrix& values = inputs.values[0];
   const double epsilon = 0.01;
-  const std::vector<double> r = score(CapKV{.epsilon = epsilon, .skip_first = 0}, inputs)[0];
+  const std::vector<double> r = score(reference_form(epsilon), inputs)[0];
 
   std::vector<double> w(40);
   const double* mean = inputs.stats.mean[0].data();
@@ -267,18 +279,37 @@ TEST_CASE("CapKV: leverages sum to d - s2 tr A^-1 with the weights of the capaci
   CHECK(sum == Approx(8 - inverse_trace));
 }
 
-TEST_CASE("CapKV: only the direction of the mean query matters in the reference form") {
-  Inputs inputs = random_inputs({}, 15);
-  const std::vector<double> before = score(CapKV{}, inputs)[0];
-  for (double& value : inputs.stats.mean[0]) value *= 7;
-  same(score(CapKV{}, inputs)[0], before);
-  for (double& value : inputs.stats.mean[0]) value *= -1;
-  CHECK_FALSE(compare(score(CapKV{}, inputs)[0], before, tolerance::float64_sum).within());
+TEST_CASE("CapKV: pooling brings the weights of the group together before one solve") {
+  const Inputs inputs = random_inputs({.rows = {30}}, 17);
+  for (const Reduction reduction : {Reduction::mean, Reduction::sum}) {
+    const CapKV policy{.skip_first = 0, .reduction = reduction, .pooled = true};
+    std::vector<std::vector<double>> weights;
+    for (std::size_t r = 0; r < 2; ++r) {
+      std::vector<double> z = logits(inputs.stats.mean[r].data(), inputs.keys[0], 1);
+      const double largest = *std::max_element(z.begin(), z.end());
+      for (double& value : z) value = std::exp(value - largest);
+      weights.push_back(z);
+    }
+    const std::vector<double> w = reduce(weights, reduction);
+    same(score(policy, inputs)[0], leverage(inputs.values[0], {}, w, w, policy.noise));
+  }
 }
 
-TEST_CASE("StreamingLLM: sinks first, then the latest rows") {
-  const Inputs inputs = one_head(6, 1);
+TEST_CASE("CapKV: only the direction of the mean query matters in the reference form") {
+  Inputs inputs = random_inputs({}, 15);
+  const CapKV policy = reference_form(1e-6);
+  const std::vector<double> before = score(policy, inputs)[0];
+  for (double& value : inputs.stats.mean[0]) value *= 7;
+  same(score(policy, inputs)[0], before);
+  for (double& value : inputs.stats.mean[0]) value *= -1;
+  CHECK_FALSE(compare(score(policy, inputs)[0], before, tolerance::float64_sum).within());
+}
+
+TEST_CASE("StreamingLLM: sinks first, by position, then the latest rows") {
+  Inputs inputs = one_head(6, 1);
   CHECK(score(StreamingLLM{2}, inputs)[0] == std::vector<double>{6, 6, 2, 3, 4, 5});
+  inputs.row_positions = {{1, 5, 6, 7, 8, 9}};
+  CHECK(score(StreamingLLM{2}, inputs)[0] == std::vector<double>{6, 1, 2, 3, 4, 5});
 }
 
 TEST_CASE("random inputs are float32 numbers and depend on the seed") {

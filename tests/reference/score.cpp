@@ -24,6 +24,11 @@ class Reader {
     number(name, value);
     out = static_cast<std::size_t>(value);
   }
+  void integer(const std::string& name, std::int64_t& out) {
+    double value = static_cast<double>(out);
+    number(name, value);
+    out = static_cast<std::int64_t>(value);
+  }
   void flag(const std::string& name, bool& out) {
     choice(name, out, {{"true", true}, {"false", false}});
   }
@@ -132,7 +137,8 @@ Jacap jacap(Reader& reader, const Inputs& inputs) {
   reader.output_projection(policy.output_projection);
   reader.reduction(policy.reduction);
   reader.flag("pooled", policy.pooled);
-  reader.choice("evidence", policy.probes, {{"mean", false}, {"probes", true}});
+  reader.choice("evidence", policy.probes,
+                {{"automatic", policy.probes}, {"mean", false}, {"probes", true}});
   return policy;
 }
 
@@ -140,10 +146,6 @@ CapKV capkv(Reader& reader) {
   CapKV policy;
   reader.choice("form", policy.form,
                 {{"reference", CapKV::Form::reference}, {"paper", CapKV::Form::paper}});
-  if (policy.form == CapKV::Form::paper) {
-    policy.epsilon = 0;
-    policy.noise = {true, 0.1};
-  }
   reader.number("sharpness", policy.sharpness);
   reader.number("temperature", policy.temperature);
   reader.number("epsilon", policy.epsilon);
@@ -174,7 +176,7 @@ Scores score(const std::string& policy, const Pairs& parameters, const Inputs& i
   if (policy == "CapKV") return finish(reader, capkv(reader), inputs);
   if (policy == "StreamingLLM") {
     StreamingLLM streaming;
-    reader.count("sinks", streaming.sinks);
+    reader.integer("sinks", streaming.sinks);
     return finish(reader, streaming, inputs);
   }
   if (policy == "ProbeAttention") {

@@ -14,6 +14,9 @@ using namespace kvevict_test::reference;
 TEST_CASE("names and pairs choose the same policies as the structures") {
   const Inputs inputs = random_inputs({}, 1);
   CHECK(score("Jacap", {}, inputs) == score(Jacap{.probes = true}, inputs));
+  CHECK(score("Jacap", {{"evidence", "automatic"}}, inputs) ==
+        score(Jacap{.probes = true}, inputs));
+  CHECK(score("CapKV", {}, inputs) == score(CapKV{}, inputs));
   CHECK(score("Jacap",
               {{"temperature", "10"},
                {"covariance", "full"},
@@ -25,22 +28,14 @@ TEST_CASE("names and pairs choose the same policies as the structures") {
               inputs) ==
         score(Jacap{10, Covariance::full, {false, 2}, true, Reduction::max, false, false}, inputs));
   CHECK(score("CapKV", {{"form", "paper"}, {"temperature", "2"}, {"pooled", "true"}}, inputs) ==
-        score(CapKV{.form = CapKV::Form::paper,
-                    .temperature = 2,
-                    .epsilon = 0,
-                    .noise = {true, 0.1},
-                    .pooled = true},
-              inputs));
+        score(CapKV{.form = CapKV::Form::paper, .temperature = 2, .pooled = true}, inputs));
   CHECK(score("SnapKV",
               {{"window", "4"}, {"pooling", "max"}, {"count_padding", "false"}, {"kernel", "3"}},
               inputs) == score(SnapKV{4, 3, Pooling::max, false, Reduction::mean}, inputs));
   CHECK(score("H2O", {{"accumulation", "decay"}, {"decay", "0.5"}}, inputs) ==
         score(H2O{Accumulation::decay, 0.5}, inputs));
-  CHECK(score("ExpectedAttention", {{"epsilon", "per_row:0.3"}, {"value_norm", "none"}}, inputs) ==
-        score(ExpectedAttention{.value_norm = ExpectedAttention::ValueNorm::none,
-                                .epsilon = 0.3,
-                                .epsilon_per_row = true},
-              inputs));
+  CHECK(score("ExpectedAttention", {{"epsilon", "per_row:0.3"}, {"value_norm", "norm"}}, inputs) ==
+        score(ExpectedAttention{.epsilon = 0.3, .epsilon_per_row = true}, inputs));
   CHECK(score("ProbeAttention", {{"statistic", "rms"}}, inputs) ==
         probe_attention(inputs, ProbeStatistic::rms));
 }
