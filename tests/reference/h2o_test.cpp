@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/h2o.hpp"
 
+#include <algorithm>
+#include <utility>
+
 #include "catch.hpp"
 #include "reference/attention.hpp"
 #include "reference/random_inputs.hpp"

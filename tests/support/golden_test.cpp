@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/golden.hpp"
 
+#include <algorithm>
 #include <set>
 #include <stdexcept>
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tolerance.hpp"
 
+#include <cmath>
+#include <limits>
 #include <sstream>
 
 namespace kvevict_test {

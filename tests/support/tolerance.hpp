@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cmath>
+#include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <string>
-#include <vector>
 
 namespace kvevict_test {
 
