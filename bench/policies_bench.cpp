@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Time to score a cache with each policy, against the work that no implementation avoids. See
+// README.md for names, counters and results.
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "bounds.hpp"
+#include "inputs.hpp"
+#include "runner.hpp"
+
+namespace {
+
+using namespace bench;
+
+/// What the unavoidable work of a policy is stated in.
+struct Load {
+  Shape shape;
+  const void* keys;
+  const void* values;
+  std::int64_t bytes;  ///< of all keys, and of all values
+  float* scores;
+  std::int64_t probes;  ///< probe queries of each query head
+
+  double query_rows() const { return static_cast<double>(shape.query_heads() * shape.rows); }
+};
+
+/// Reading the tensor or doing the arithmetic on it, whichever takes longer: they can overlap.
+double read_keys(Bounds& bounds, const Load& load, double arithmetic) {
+  return std::max(bounds.read(load.keys, load.bytes), arithmetic);
+}
+double read_values(Bounds& bounds, const Load& load, double arithmetic) {
+  return std::max(bounds.read(load.values, load.bytes), arithmetic);
+}
+
+/// Rows that the measured products take at a time.
+constexpr std::int64_t tile = 128;
+
+/// `matrices` products of a head's rows with a [dim x dim] matrix.
+double square_products(Bounds& bounds, const Load& load, std::int64_t matrices) {
+  const Shape& s = load.shape;
+  return bounds.product(tile, s.dim, s.dim,
+                        static_cast<double>(matrices * s.rows) / static_cast<double>(tile));
+}
+
+/// Logits of `queries` queries of each query head, and their exponentials.
+double attention(Bounds& bounds, const Load& load, std::int64_t queries) {
+  const std::int64_t block = std::min<std::int64_t>(queries, 64);
+  const double blocks = static_cast<double>(queries) / static_cast<double>(block);
+  const double products =
+      bounds.product(block, load.shape.dim, tile, blocks * load.query_rows() / tile);
+  return read_keys(bounds, load, products) +
+         bounds.exponentials(static_cast<double>(queries) * load.query_rows());
+}
+
+/// The Gram matrix, in double as the library promises, and the leverages: the two products of
+/// `matrices` capacity matrices.
+double capacity(Bounds& bounds, const Load& load, std::int64_t matrices) {
+  const Shape& s = load.shape;
+  const double tiles = static_cast<double>(matrices * s.rows) / static_cast<double>(tile);
+  const double gram = bounds.symmetric_product<double>(tile, s.dim, tiles);
+  return read_values(bounds, load, gram) +
+         read_values(bounds, load, square_products(bounds, load, matrices));
+}
+
+/// A policy with some parameters, and what it cannot do without.
+struct Case {
+  std::string_view policy;
+  std::string_view parameters;  ///< "name=value,name=value"
+  int reads;                    ///< passes over keys or values that `bytes_per_second` counts
+  double (*unavoidable)(Bounds&, const Load&);
+};
+
+constexpr Case cases[] = {
+    {"KNorm", "", 1, [](Bounds& b, const Load& l) { return read_keys(b, l, 0.0); }},
+    {"KeyDiff", "", 2, [](Bounds& b, const Load& l) { return 2.0 * read_keys(b, l, 0.0); }},
+    {"SnapKV", "", 1, [](Bounds& b, const Load& l) { return attention(b, l, window_queries); }},
+    // One observation of a window, and the score, which is a copy of the accumulated mass.
+    {"H2O", "", 1, [](Bounds& b, const Load& l) { return attention(b, l, window_queries); }},
+    {"ExpectedAttention", "", 2,
+     [](Bounds& b, const Load& l) {
+       return read_keys(b, l, square_products(b, l, l.shape.query_heads())) +
+              b.exponentials(l.query_rows()) + read_values(b, l, 0.0);
+     }},
+    {"ExpectedAttention", "covariance=diagonal", 2,
+     [](Bounds& b, const Load& l) {
+       return read_keys(b, l, 0.0) + b.exponentials(l.query_rows()) + read_values(b, l, 0.0);
+     }},
+    {"Jacap", "", 3, [](Bounds& b, const Load& l) { return capacity(b, l, l.shape.heads); }},
+    {"Jacap", "pooled=false", 3,
+     [](Bounds& b, const Load& l) { return capacity(b, l, l.shape.query_heads()); }},
+    {"Jacap", "evidence=probes", 3,
+     [](Bounds& b, const Load& l) {
+       return attention(b, l, l.probes) + capacity(b, l, l.shape.heads);
+     }},
+    {"CapKV", "", 3,
+     [](Bounds& b, const Load& l) { return capacity(b, l, l.shape.query_heads()); }},
+    {"CapKV", "pooled=true", 3,
+     [](Bounds& b, const Load& l) { return capacity(b, l, l.shape.heads); }},
+    {"StreamingLLM", "", 0,
+     [](Bounds& b, const Load& l) { return b.write(l.scores, 4 * l.shape.total_rows()); }},
+    {"Random", "", 0,
+     [](Bounds& b, const Load& l) { return b.write(l.scores, 4 * l.shape.total_rows()); }},
+};
+
+kvevict::AnyPolicy policy_of(const Case& c) {
+  kvevict::AnyPolicy policy = kvevict::AnyPolicy::named(c.policy);
+  if (!c.parameters.empty()) policy.set(c.parameters);
+  return policy;
+}
+
+template <class T>
+void score(benchmark::State& state, const Case& c, const Inputs<T>& inputs, int threads) {
+  const kvevict::AnyPolicy policy = policy_of(c);
+  const Shape& shape = inputs.shape();
+  kvevict::CpuResources res({.threads = threads});
+  const Buffer<float> storage(shape.total_rows());
+  const kvevict::ScoreView<> scores{storage.data(),
+                                    kvevict::RowLayout<>::uniform(shape.heads, shape.rows)};
+  const kvevict::KvView<const T> cache(inputs.cache());
+  kvevict::Evidence<> evidence{.query_window = inputs.window(), .query_stats = inputs.stats()};
+  // Jacap takes probes when they are there, and its default case is the one without.
+  if (c.parameters == "evidence=probes") evidence.probes = inputs.probes();
+
+  const Load load{
+      shape,          inputs.keys().data(),           inputs.values().data(), inputs.keys().bytes(),
+      storage.data(), inputs.probes().queries.count()};
+  Bounds bounds(threads);
+  const double unavoidable = c.unavoidable(bounds, load);
+  const std::int64_t bytes = c.reads == 0 ? storage.bytes() : c.reads * load.bytes;
+  if (c.policy == "H2O") {
+    kvevict::H2O::State mass(kvevict::H2O{});
+    measure(state, threads, unavoidable, bytes, [&] {
+      mass.observe(res, cache, inputs.window());
+      evidence.attention_mass = mass.mass();
+      kvevict::score_rows(res, policy, cache, evidence, scores);
+    });
+  } else {
+    measure(state, threads, unavoidable, bytes,
+            [&] { kvevict::score_rows(res, policy, cache, evidence, scores); });
+  }
+}
+
+template <class T>
+void add_cases(const std::shared_ptr<InputStore>& store, const Shape& shape) {
+  for (const Case& c : cases) {
+    for (int threads : thread_counts()) {
+      std::string name = "policy/" + std::string(c.policy);
+      if (!c.parameters.empty()) name += "," + std::string(c.parameters);
+      name += std::string("/cpu/") + type_name<T>() + "/" + shape_name(shape, threads);
+      add(name, [=](benchmark::State& state) { score(state, c, store->get<T>(shape), threads); });
+    }
+  }
+}
+
+/// A policy that the library has gained must get a line above.
+void require_complete() {
+  for (const kvevict::AnyPolicy& policy : kvevict::AnyPolicy::all()) {
+    if (std::none_of(std::begin(cases), std::end(cases),
+                     [&](const Case& c) { return c.policy == policy.name(); })) {
+      throw std::logic_error("no benchmark for policy " + std::string(policy.name()));
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  require_complete();
+  const auto store = std::make_shared<InputStore>();
+  for (const Shape& shape : shapes) {
+    add_cases<float>(store, shape);
+    add_cases<kvevict::half>(store, shape);
+    add_cases<kvevict::bfloat16>(store, shape);
+  }
+  return run_benchmarks(argc, argv);
+}
