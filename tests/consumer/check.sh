@@ -40,8 +40,8 @@ build_and_run add_subdirectory -DKVEVICT_SOURCE_DIR="$root"
 
 mkdir "$build/copied"
 cp -r "$root/include/kvevict" "$build/copied/"
-quietly "${CXX:-c++}" -std=c++20 -O2 -I "$build/copied" -isystem /usr/include/eigen3 -pthread "$here/main.cpp" \
-  -o "$build/copied/consumer"
+quietly "${CXX:-c++}" -std=c++20 -O2 -I "$build/copied" -isystem /usr/include/eigen3 -pthread \
+  "$here/main.cpp" "$here/elsewhere.cpp" -o "$build/copied/consumer"
 printf 'copied folder: '
 "$build/copied/consumer"
 echo "consumer: 3 ways work"
