@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <type_traits>
+#include <vector>
 
 #include "kvevict/allocators/uniform.hpp"
 #include "kvevict/core/budget.hpp"
@@ -67,19 +68,25 @@ void evict_into(R& res, Selection& kept, const P& policy, const KvView<T, R::spa
                                    layout};
   auto* shares = scope.template carve<std::int64_t>("evict.shares", layout.heads());
   auto* counts = scope.template carve<std::int64_t>("evict.counts", layout.heads());
+  std::vector<std::int64_t> counting_shares;
   const bool counting = res.workspace().counting();
+  if (counting) {
+    // An allocator may read its shares while sizes are counted; the carve above is only an address
+    // then.
+    counting_shares.resize(2 * static_cast<std::size_t>(layout.heads()));
+    shares = counting_shares.data();
+    counts = shares + layout.heads();
+  }
   res.report() = {};
-  if (!counting) budget.shares(layout, cache.row_bytes(), shares);
+  budget.shares(layout, cache.row_bytes(), shares);
   score_rows(res, policy, cache, evidence, scores);
   const AllocationInput<R::space> input{scores, positions, protect, shares,
                                         policy.comparable_across_heads()};
+  allocator.allocate(res, input, counts);
   if (counting) {
-    // The counts are not known: the ops below carve the same for any.
-    if constexpr (!std::is_same_v<A, UniformBudget>) allocator.allocate(res, input, counts);
-    select_top(res, scores, positions, protect, counts, nullptr);
+    select_top(res, scores, positions, protect, nullptr, nullptr);
     return;
   }
-  allocator.allocate(res, input, counts);
   std::int32_t* indices =
       kept.reshape(std::span<const std::int64_t>(counts, static_cast<std::size_t>(layout.heads())));
   select_top(res, scores, positions, protect, kept.offsets().data(), indices);

@@ -33,6 +33,9 @@ struct FutureProbesOptions {
   std::uint64_t seed = 0;
 };
 
+/// Positions are 32-bit.
+inline constexpr std::int64_t max_position = INT32_MAX;
+
 /// Draws a plan for a context of `queries` queries. Content comes from the context, position from
 /// the future. Contexts shorter than `last` + skip_first give fewer probes; deterministic for a
 /// seed.
@@ -44,6 +47,8 @@ inline ProbePlan plan_future_probes(std::int64_t queries, const FutureProbesOpti
   require(options.skip_first >= 0, "skip_first", options.skip_first, ">=", 0);
   require(queries > options.skip_first, "queries.count", queries, "above skip_first,",
           options.skip_first);
+  require(options.next_position + std::max(options.last, options.future) <= max_position,
+          "next_position", options.next_position, "at most 2^31 - 1 with the probes behind it");
   const std::int64_t drawable = queries - options.skip_first;
   const std::int64_t last = std::min(options.last, drawable);
   struct Probe {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "kvevict/core/evidence.hpp"
@@ -98,16 +99,14 @@ class RunningQueryStats {
  public:
   RunningQueryStats(std::int64_t query_heads, std::int64_t dim, const Rope& rope,
                     Covariance covariance)
-      : heads_(query_heads),
-        dim_(dim),
+      : heads_(at_least_one(query_heads, "query_heads")),
+        dim_(at_least_one(dim, "dim")),
         frequencies_(rope.frequencies.begin(), rope.frequencies.end()),
         rope_(rope),
         covariance_(covariance),
-        moments_(moment_size(covariance, rope, dim)),
+        moments_(moment_size(covariance, rope, dim_)),
         mean_(static_cast<std::size_t>(query_heads * dim)),
         second_(static_cast<std::size_t>(query_heads * moments_)) {
-    require(query_heads >= 1, "query_heads", query_heads, ">=", 1);
-    require(dim >= 1, "dim", dim, ">=", 1);
     require_valid(rope, dim);
   }
 
@@ -165,6 +164,11 @@ class RunningQueryStats {
   }
 
  private:
+  static std::int64_t at_least_one(std::int64_t value, std::string_view name) {
+    require(value >= 1, name, value, ">=", 1);
+    return value;
+  }
+
   Rope rope() const {
     Rope rope = rope_;
     rope.frequencies = frequencies_;

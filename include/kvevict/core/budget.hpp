@@ -69,7 +69,7 @@ class Budget {
   /// float carries its binary error: 0.9f is 0.89999998.
   static Budget evict_ratio(double ratio) {
     require(ratio >= 0.0 && ratio <= 1.0, "budget.evict_ratio", ratio, "in [0, 1]");
-    return Budget(Kind::ratio, 0, ratio);
+    return Budget(Kind::ratio, 0, ratio + 0.0);  // -0.0 becomes 0.0
   }
 
   /// At most `count` bytes of keys and values over all heads given, shared equally among the heads
@@ -103,7 +103,7 @@ class Budget {
       for (std::int64_t h = 0; h < layout.heads(); ++h) targets[h] = kept_rows(layout.rows(h));
       return;
     }
-    share_equally(amount_ / row_bytes, layout, targets);
+    if (layout.heads() > 0) share_equally(amount_ / row_bytes, layout, targets);
   }
 
  private:

@@ -87,7 +87,8 @@ struct AllocationInput {
 
 /// A way to divide the budget among heads: writes the number of rows that each head keeps.
 /// Promises: at least the protected rows and at most the rows of each head, and in total exactly
-/// the sum of the shares; otherwise it throws a budget error.
+/// the sum of the shares; otherwise it throws a budget error. While `res.workspace().counting()`,
+/// scores are not there: carve what is needed and return.
 template <class A, class R = detail::ArchetypeResources>
 concept BudgetAllocator = std::copyable<A> &&
     requires(const A& allocator, R& res, const AllocationInput<R::space>& input,

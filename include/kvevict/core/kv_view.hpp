@@ -40,8 +40,9 @@ class KvView {
 
   /// Contiguous [row][head][dim].
   static KvView nhd(T* k, T* v, std::int64_t heads, std::int64_t rows, std::int64_t dim) {
-    return KvView(RowsView<T, S>::strided(k, heads, rows, dim, dim, heads * dim),
-                  RowsView<T, S>::strided(v, heads, rows, dim, dim, heads * dim));
+    const std::int64_t row_stride = (heads > 0 ? heads : 1) * dim;
+    return KvView(RowsView<T, S>::strided(k, heads, rows, dim, dim, row_stride),
+                  RowsView<T, S>::strided(v, heads, rows, dim, dim, row_stride));
   }
 
   /// Ragged: the rows of all heads one after another, [sum of rows][dim], at the layout's offsets.

@@ -58,40 +58,65 @@ class Workspace {
   }
 
   std::byte* carve(std::string_view name, std::int64_t count, std::size_t element_size) {
-    require(count >= 0, name, count, ">=", 0);
     const auto alignment = static_cast<std::size_t>(workspace_alignment);
+    const std::size_t limit = (SIZE_MAX / 4 - used_) / element_size;
+    require(count >= 0 && static_cast<std::size_t>(count) <= limit,
+            "workspace." + std::string(name), count, "an addressable number of elements",
+            ErrorKind::backend);
     const std::size_t bytes =
         (static_cast<std::size_t>(count) * element_size + alignment - 1) / alignment * alignment;
     const std::size_t begin = used_;
+    std::byte* memory = nullptr;
+    if (mode_ == Mode::counting) {
+      memory = reinterpret_cast<std::byte*>(workspace_alignment);
+    } else if (mode_ == Mode::borrowed) {
+      memory = borrow(name, begin, bytes);
+    } else if (base_ != nullptr && begin + bytes <= capacity_ && overflow_.empty()) {
+      memory = base_ + begin;
+    } else {
+      memory = grow(name, bytes);
+    }
     used_ += bytes;
     peak_ = std::max(peak_, static_cast<std::int64_t>(used_));
-    if (mode_ == Mode::counting) return reinterpret_cast<std::byte*>(workspace_alignment);
-    if (mode_ == Mode::borrowed) {
-      // The caller's buffer need not be aligned: the first carve skips to the first aligned byte.
-      const auto address = reinterpret_cast<std::uintptr_t>(base_);
-      const std::size_t skip = (alignment - address % alignment) % alignment;
-      if (skip + used_ > capacity_) {
-        const std::size_t needed = skip + used_;
-        used_ = begin;
-        throw Error(ErrorKind::backend, "workspace." + std::string(name),
-                    detail::text_of(capacity_) + " bytes", "at least " + detail::text_of(needed));
-      }
-      return base_ + skip + begin;
+    return memory;
+  }
+
+  /// The caller's buffer need not be aligned: the first carve skips to the first aligned byte.
+  std::byte* borrow(std::string_view name, std::size_t begin, std::size_t bytes) const {
+    const auto alignment = static_cast<std::size_t>(workspace_alignment);
+    const std::size_t skip =
+        (alignment - reinterpret_cast<std::uintptr_t>(base_) % alignment) % alignment;
+    const std::size_t needed = skip + begin + bytes;
+    require(needed <= capacity_, "workspace." + std::string(name),
+            detail::text_of(capacity_) + " bytes", "at least " + detail::text_of(needed),
+            ErrorKind::backend);
+    return base_ + skip + begin;
+  }
+
+  std::byte* grow(std::string_view name, std::size_t bytes) {
+    try {
+      overflow_.push_back(make_block(bytes));
+    } catch (const std::bad_alloc&) {
+      throw Error(ErrorKind::backend, "workspace." + std::string(name),
+                  detail::text_of(bytes) + " bytes", "available memory");
     }
-    if (base_ != nullptr && used_ <= capacity_ && overflow_.empty()) return base_ + begin;
-    overflow_.push_back(make_block(bytes));
     return overflow_.back().get();
   }
 
-  void release(std::size_t mark, std::size_t overflow_mark, bool outermost) {
+  void release(std::size_t mark, std::size_t overflow_mark, bool outermost) noexcept {
     used_ = mark;
-    overflow_.resize(overflow_mark);
+    overflow_.erase(overflow_.begin() + static_cast<std::ptrdiff_t>(overflow_mark),
+                    overflow_.end());
     if (!outermost || mode_ != Mode::owning) return;
     if (static_cast<std::size_t>(peak_) <= capacity_) return;
     block_.reset();
     base_ = nullptr;
     capacity_ = 0;
-    block_ = make_block(static_cast<std::size_t>(peak_));
+    try {
+      block_ = make_block(static_cast<std::size_t>(peak_));
+    } catch (const std::bad_alloc&) {
+      return;  // the next call grows piece by piece again
+    }
     base_ = block_.get();
     capacity_ = static_cast<std::size_t>(peak_);
   }

@@ -35,7 +35,7 @@ inline void accumulate(AttentionStatistic statistic, const Exponentials& all, co
     case AttentionStatistic::maximum:
       for (std::int64_t j = 0; j < n; ++j) {
         const float p = e[j] * inverse;
-        out[j] = p <= out[j] ? out[j] : p;  // a NaN weight stays visible
+        if (!(p <= out[j]) && !std::isnan(out[j])) out[j] = p;  // a NaN weight stays visible
       }
       break;
     case AttentionStatistic::mean_jacobian_diagonal:
@@ -57,7 +57,9 @@ inline void finish(AttentionStatistic statistic, std::int64_t queries, std::int6
       statistic == AttentionStatistic::mean_jacobian_diagonal) {
     row *= weight;
   } else if (statistic == AttentionStatistic::root_mean_square) {
-    row = (row * weight).sqrt();
+    // Not Eigen's vectorised square root, whose AVX-512 form differs from the scalar one at a row's
+    // end.
+    for (std::int64_t j = 0; j < n; ++j) out[j] = std::sqrt(out[j] * weight);
   }
 }
 
@@ -91,19 +93,28 @@ void attention_statistic_impl(Resources& res, const RowsView<T>& keys, const Pos
         load_queries(queries, q, first, count, query_tile);
         auto query_block = map_matrix(query_tile, count, dim);
         query_block *= scale;
-        for_each_tile(head, tiles + worker * tile, [&](std::int64_t start, const auto& key_block) {
-          map_matrix(weights + start, count, key_block.rows(), rows).noalias() =
-              query_block * key_block.transpose();
-        });
+        const auto visible_rows = [&](std::int64_t i) {
+          if (probes.mask == ProbeMask::none) return rows;
+          return row_positions.count_below(std::int64_t{probes.positions.at(h, first + i)} + 1,
+                                           rows);
+        };
+        // No query of the block sees beyond this row.
+        MatrixView<T> visible_head = head;
+        visible_head.shape[0] = 0;
         for (std::int64_t i = 0; i < count; ++i) {
-          const std::int64_t visible =
-              probes.mask == ProbeMask::none
-                  ? rows
-                  : row_positions.count_below(std::int64_t{probes.positions.at(h, first + i)} + 1,
-                                              rows);
+          visible_head.shape[0] = std::max(visible_head.shape[0], visible_rows(i));
+        }
+        for_each_tile(visible_head, tiles + worker * tile,
+                      [&](std::int64_t start, const auto& key_block) {
+                        map_matrix(weights + start, count, key_block.rows(), rows).noalias() =
+                            query_block * key_block.transpose();
+                      });
+        for (std::int64_t i = 0; i < count; ++i) {
+          const std::int64_t visible = visible_rows(i);
           if (visible == 0) continue;
           float* row = weights + i * rows;
           const Exponentials all = exponentials(row, visible);
+          if (all.sum == 0.0) continue;
           const double weight = statistic == AttentionStatistic::sum && decay < 1.0f
                                     ? std::pow(static_cast<double>(decay),
                                                static_cast<double>(queries.count() - 1 - first - i))

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "kvevict/core/rows_view.hpp"
 #include "kvevict/cpu/resources.hpp"
@@ -21,16 +23,17 @@ inline void count_outcomes(const CapacityOutcome* outcomes, std::int64_t count, 
   }
 }
 
-/// gram = sum_i roots[i]^2 v_i v_i^T of one head. `scaled` holds a tile of doubles.
+/// gram = sum_i (scale roots[i])^2 v_i v_i^T of one head. `scaled` holds a tile of doubles.
 template <class T>
-void gram_of_head(const MatrixView<T>& values, const float* roots, float* tile, double* scaled,
-                  MatrixMap<double> gram) {
+void gram_of_head(const MatrixView<T>& values, const float* roots, double scale, float* tile,
+                  double* scaled, MatrixMap<double> gram) {
   const std::int64_t dim = values.shape[1];
   gram.setZero();
   for_each_tile(values, tile, [&](std::int64_t first, const auto& block) {
     auto rows = map_matrix(scaled, block.rows(), dim);
     for (Eigen::Index i = 0; i < block.rows(); ++i) {
-      rows.row(i) = block.row(i).template cast<double>() * static_cast<double>(roots[first + i]);
+      rows.row(i) =
+          block.row(i).template cast<double>() * (scale * static_cast<double>(roots[first + i]));
     }
     gram.selfadjointView<Eigen::Lower>().rankUpdate(rows.transpose());
   });
@@ -71,22 +74,24 @@ inline CapacityOutcome factor_of_gram(const MatrixMap<const double>& gram,
   cholesky.matrixL().solveInPlace(inverse);
   if (!inverse.allFinite()) return CapacityOutcome::failed;
   factor = inverse.cast<float>();
-  return CapacityOutcome::usable;
+  if (factor.allFinite()) return CapacityOutcome::usable;
+  factor.setZero();
+  return CapacityOutcome::failed;
 }
 
-/// scores[i] = |factor (roots[i] v_i)|^2 of one head. `products` holds a tile.
+/// scores[i] = |factor (scale roots[i] v_i)|^2 of one head. `products` holds a tile.
 template <class T>
 void leverage_of_head(const MatrixView<T>& values, const MatrixMap<const float>& factor,
-                      const float* roots, float* tile, float* products, float* scores) {
+                      const float* roots, double scale, float* tile, float* products,
+                      float* scores) {
   const std::int64_t dim = values.shape[1];
   for_each_tile(values, tile, [&](std::int64_t first, const auto& block) {
     auto product = map_matrix(products, block.rows(), dim);
     product.noalias() = block * factor.transpose();
     for (Eigen::Index i = 0; i < block.rows(); ++i) {
-      // The norm first: its product with a small root does not underflow before the square is
-      // taken.
-      const float length = product.row(i).norm() * std::abs(roots[first + i]);
-      scores[first + i] = length * length;
+      const double length =
+          wide_norm(product.row(i)) * scale * static_cast<double>(roots[first + i]);
+      scores[first + i] = static_cast<float>(length * length);
     }
   });
 }
@@ -101,7 +106,7 @@ void weighted_gram_impl(Resources& res, const RowsView<T>& values, ScoreView<> r
   double* scaled = scope.carve<double>("weighted_gram.scaled", res.threads() * tile);
   if (res.workspace().counting()) return;
   res.parallel_for(gram.shape[0], [&](std::int64_t m, int worker) {
-    gram_of_head(values.head(m / group), root_weights.head(m), tiles + worker * tile,
+    gram_of_head(values.head(m / group), root_weights.head(m), 1.0, tiles + worker * tile,
                  scaled + worker * tile, map_matrix(&gram(m, 0, 0), dim, dim, gram.stride[1]));
   });
 }
@@ -148,6 +153,16 @@ void leverage_scores_impl(Resources& res, const RowsView<T>& values,
   });
 }
 
+/// 1 / the largest of a head's roots; 0 when there is none above zero, NaN when one is NaN.
+inline double inverse_of_largest(const float* roots, std::int64_t rows) {
+  float largest = 0.0f;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    if (!(std::abs(roots[i]) <= largest)) largest = std::abs(roots[i]);
+    if (std::isnan(largest)) return std::numeric_limits<double>::quiet_NaN();
+  }
+  return largest > 0.0f ? 1.0 / static_cast<double>(largest) : 0.0;
+}
+
 /// Head after head: only one gram matrix and one factor for each thread, however many heads there
 /// are, and the second pass over a head's values finds them in the cache.
 template <class T>
@@ -171,13 +186,21 @@ void capacity_scores_impl(Resources& res, const RowsView<T>& values, ScoreView<>
     double* gram = doubles + worker * 4 * matrix;
     float* factor = factors + worker * matrix;
     float* head_tile = tiles + worker * tile;
-    gram_of_head(head, gram_roots.head(m), head_tile, scaled + worker * tile,
+    // In units of the largest root the matrix and its factor stay within range however small the
+    // weights are, and scale |F v| root is at most about 1.
+    const double scale = inverse_of_largest(gram_roots.head(m), head.shape[0]);
+    Noise scaled_noise = noise;
+    if (noise.kind == Noise::Kind::absolute) scaled_noise.value *= scale * scale;
+    gram_of_head(head, gram_roots.head(m), scale, head_tile, scaled + worker * tile,
                  map_matrix(gram, dim, dim));
     outcomes[m] =
         factor_of_gram(map_matrix<const double>(gram, dim, dim), matrix_or_none(transforms, m, dim),
-                       noise, gram + matrix, map_matrix(factor, dim, dim));
-    leverage_of_head(head, map_matrix<const float>(factor, dim, dim), leverage_roots.head(m),
+                       scaled_noise, gram + matrix, map_matrix(factor, dim, dim));
+    leverage_of_head(head, map_matrix<const float>(factor, dim, dim), leverage_roots.head(m), scale,
                      head_tile, products + worker * tile, scores.head(m));
+    if (outcomes[m] != CapacityOutcome::usable) {
+      std::fill_n(scores.head(m), head.shape[0], 0.0f);
+    }
   });
   count_outcomes(outcomes, heads, res.report());
 }

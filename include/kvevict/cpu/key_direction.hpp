@@ -7,6 +7,7 @@
 #include "kvevict/core/scores.hpp"
 #include "kvevict/cpu/resources.hpp"
 #include "kvevict/cpu/tile.hpp"
+#include "kvevict/ops/key_direction.hpp"
 
 namespace kvevict::cpu {
 
@@ -41,7 +42,7 @@ void mean_direction_impl(Resources& res, const RowsView<T>& rows, MatrixView<flo
     for_each_tile(rows.head(h), tiles + worker * tile, [&](std::int64_t, const auto& block) {
       for (Eigen::Index i = 0; i < block.rows(); ++i) {
         const auto row = block.row(i);
-        const double norm = static_cast<double>(row_norm(row));
+        const double norm = wide_norm(row);
         if (norm != 0.0) sum += row.transpose().template cast<double>() / norm;
       }
     });

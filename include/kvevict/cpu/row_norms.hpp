@@ -5,6 +5,7 @@
 #include "kvevict/core/scores.hpp"
 #include "kvevict/cpu/resources.hpp"
 #include "kvevict/cpu/tile.hpp"
+#include "kvevict/ops/row_norms.hpp"
 
 namespace kvevict::cpu {
 

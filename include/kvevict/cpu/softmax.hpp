@@ -67,6 +67,18 @@ inline float jacobian_diagonal(const Exponentials& all, std::int64_t i, float e)
   return static_cast<float>(value * others / (all.sum * all.sum));
 }
 
+/// z - logsumexp(z), in double between.
+inline void log_softmax(float* z, std::int64_t n) {
+  const float maximum = ArrayMap<float>(z, n).maxCoeff<Eigen::PropagateNaN>();
+  if (maximum == -std::numeric_limits<float>::infinity()) return;
+  double sum = 0.0;
+  for (std::int64_t i = 0; i < n; ++i) sum += std::exp(static_cast<double>(z[i]) - maximum);
+  const double log_sum = static_cast<double>(maximum) + std::log(sum);
+  for (std::int64_t i = 0; i < n; ++i) {
+    z[i] = static_cast<float>(static_cast<double>(z[i]) - log_sum);
+  }
+}
+
 inline void softmax_impl(Resources& res, ScoreView<> scores, std::int64_t skip_first,
                          SoftmaxOutput output) {
   if (res.workspace().counting()) return;
@@ -81,17 +93,11 @@ inline void softmax_impl(Resources& res, ScoreView<> scores, std::int64_t skip_f
     const std::int64_t n = rows - skipped;
     if (n == 0) return;
     if (output == SoftmaxOutput::log_probability) {
-      ArrayMap<float> row(z, n);
-      const float maximum = row.maxCoeff<Eigen::PropagateNaN>();
-      double sum = 0.0;
-      for (std::int64_t i = 0; i < n; ++i) sum += std::exp(static_cast<double>(z[i]) - maximum);
-      const double log_sum = static_cast<double>(maximum) + std::log(sum);
-      for (std::int64_t i = 0; i < n; ++i) {
-        z[i] = static_cast<float>(static_cast<double>(z[i]) - log_sum);
-      }
+      log_softmax(z, n);
       return;
     }
     const Exponentials all = exponentials(z, n);
+    if (all.sum == 0.0) return;
     if (output == SoftmaxOutput::probability) {
       const float scale = static_cast<float>(1.0 / all.sum);
       for (std::int64_t i = 0; i < n; ++i) z[i] *= scale;

@@ -80,10 +80,16 @@ inline bool squares_in_range(float squared) { return squared > 1e-30f && squared
 
 /// |row|_2, also for entries whose squares leave the range of fp32.
 template <class Row>
-float row_norm(const Row& row) {
+double wide_norm(const Row& row) {
   const float squared = row.squaredNorm();
-  if (squares_in_range(squared)) return std::sqrt(squared);
-  return static_cast<float>(row.template cast<double>().norm());
+  if (squares_in_range(squared)) return static_cast<double>(std::sqrt(squared));
+  return row.template cast<double>().norm();
+}
+
+/// The same in fp32: infinite where the norm itself exceeds its range.
+template <class Row>
+float row_norm(const Row& row) {
+  return static_cast<float>(wide_norm(row));
 }
 
 }  // namespace kvevict::cpu

@@ -19,6 +19,8 @@ enum class SoftmaxOutput {
 /// independent). The first `skip_first` rows take no part and get 0 (log: -infinity). The maximum
 /// is subtracted; sums are accumulated in double; 1 - a is the sum of the other exponentials over
 /// the whole sum, exact also where a rounds to 1.
+/// A head whose logits are all -infinity gets 0 throughout (log: -infinity), one with a NaN or
+/// +infinity gets NaN.
 template <class R>
 void softmax(R& res, ScoreView<R::space> scores, std::int64_t skip_first, SoftmaxOutput output) {
   require(skip_first >= 0, "skip_first", skip_first, ">=", 0);

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "eviction.hpp"
+
+#include <chrono>
+
+#include <kvevict/kvevict.hpp>
+
+#include "cache_view.hpp"
+
+namespace demo {
+namespace {
+
+kvevict::Rope rope_of(const mini_llama::Model& model) {
+  const auto& frequencies = model.rope_frequencies();
+  return {.pairing = kvevict::RopePairing::adjacent,
+          .rotary_dim = 2 * static_cast<std::int64_t>(frequencies.size()),
+          .frequencies = frequencies};
+}
+
+/// Calls `use` with the cache as a view of its row type.
+template <class Use>
+void with_view(mini_llama::RaggedCache& cache, Use&& use) {
+  if (cache.shape().row_type == mini_llama::RowType::float32) {
+    const CacheView<float> rows(cache);
+    use(rows.view());
+  } else {
+    const CacheView<kvevict::half> rows(cache);
+    use(rows.view());
+  }
+}
+
+}  // namespace
+
+void ContextEvidence::collect(kvevict::CpuResources& res, const mini_llama::Model& model,
+                              mini_llama::RaggedCache& cache, const QueryCapture& queries,
+                              const kvevict::AnyPolicy& policy) {
+  using kvevict::EvidenceKind;
+  const kvevict::EvidenceSet needs = policy.needs();
+  const kvevict::Rope rope = rope_of(model);
+  const std::int64_t tokens = queries.pre_rope_view().count();
+  if (!window_) {
+    window_ = {queries.post_rope_view(), kvevict::QueryPositions<>::consecutive(0)};
+  }
+  if (!probes_) {
+    probes_ = kvevict::future_probes(res, queries.pre_rope_view(), rope, {.next_position = tokens});
+  }
+  const bool full = needs.contains(EvidenceKind::query_covariance_full);
+  if (!stats_ || (full && stats_->covariance() != kvevict::Covariance::full)) {
+    stats_ = kvevict::estimate_query_stats(
+        res, queries.pre_rope_view(), rope,
+        {.next_position = tokens,
+         .covariance = full ? kvevict::Covariance::full : kvevict::Covariance::diagonal});
+  }
+  if (needs.contains(EvidenceKind::output_projection) && !projection_) {
+    projection_.emplace(model.parameters().query_heads, model.parameters().value_dim);
+    for (const mini_llama::LayerWeights& layer : model.layers()) {
+      const mini_llama::Matrix& w = layer.attention_output;
+      projection_->add_layer(
+          res, kvevict::MatrixView<const float>::packed(w.data(), w.rows(), w.cols()));
+    }
+  }
+  if (needs.contains(EvidenceKind::attention_mass)) {
+    const auto& h2o = std::get<kvevict::H2O>(policy.variant());
+    if (observed_ != h2o) {
+      observed_ = h2o;
+      mass_.emplace(h2o);
+      with_view(cache, [&](const auto& view) { mass_->observe(res, view, *window_); });
+    }
+  }
+}
+
+kvevict::Evidence<> ContextEvidence::view() {
+  kvevict::Evidence<> evidence;
+  evidence.query_window = window_;
+  if (stats_) evidence.query_stats = stats_->view();
+  if (probes_) evidence.probes = probes_->view();
+  if (projection_) evidence.output_projection = projection_->view();
+  if (mass_) evidence.attention_mass = mass_->mass();
+  return evidence;
+}
+
+EvictionOutcome evict_cache(kvevict::CpuResources& res, mini_llama::RaggedCache& cache,
+                            const kvevict::AnyPolicy& policy, const kvevict::Evidence<>& evidence,
+                            const EvictionPlan& plan) {
+  const auto budget = kvevict::Budget::evict_ratio(plan.evict_ratio);
+  EvictionOutcome outcome{};
+  kvevict::Selection kept;
+  with_view(cache, [&](const auto& view) {
+    const auto start = std::chrono::steady_clock::now();
+    if (plan.budget == BudgetKind::uniform) {
+      kvevict::evict_into(res, kept, policy, view, evidence, budget, plan.protect);
+    } else {
+      // Scores that were not made for it are compared all the same: the table marks such rows.
+      kvevict::evict_into(res, kept, policy, view, evidence, budget, plan.protect,
+                          kvevict::GlobalBudget{.allow_incomparable = true});
+    }
+    kvevict::compact(res, kept, view);
+    outcome.milliseconds =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  });
+  outcome.report = kept.report();
+  const mini_llama::CacheShape& shape = cache.shape();
+  for (mini_llama::Index layer = 0; layer < shape.layers; ++layer) {
+    for (mini_llama::Index head = 0; head < shape.kv_heads; ++head) {
+      cache.shrink(layer, head, kept.count(layer * shape.kv_heads + head));
+    }
+  }
+  return outcome;
+}
+
+}  // namespace demo

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <kvevict/any_policy.hpp>
+#include <kvevict/cpu/resources.hpp>
+#include <kvevict/output_projection.hpp>
+#include <kvevict/probes.hpp>
+#include <kvevict/query_stats.hpp>
+
+#include "mini_llama/engine.hpp"
+#include "options.hpp"
+#include "query_capture.hpp"
+
+namespace demo {
+
+/// What policies are told about a context, for all heads of the model.
+class ContextEvidence {
+ public:
+  /// Collects what `policy` needs and is not there yet; query statistics, probes and the query
+  /// window always.
+  void collect(kvevict::CpuResources& res, const mini_llama::Model& model,
+               mini_llama::RaggedCache& cache, const QueryCapture& queries,
+               const kvevict::AnyPolicy& policy);
+
+  /// Refers to this object.
+  kvevict::Evidence<> view();
+
+ private:
+  std::optional<kvevict::QueryWindow<>> window_;
+  std::optional<kvevict::QueryStats> stats_;
+  std::optional<kvevict::Probes> probes_;
+  std::optional<kvevict::ProjectionFactors> projection_;
+  std::optional<kvevict::H2O> observed_;  // whose mass it is
+  std::optional<kvevict::H2O::State> mass_;
+};
+
+/// How much one eviction keeps, and where.
+struct EvictionPlan {
+  double evict_ratio;
+  BudgetKind budget;
+  kvevict::Protect protect;
+};
+
+struct EvictionOutcome {
+  double milliseconds;  ///< scores, selection and compaction
+  kvevict::Report report;
+};
+
+/// Evicts and compacts the engine's cache in place, and gives the memory of the evicted rows back.
+EvictionOutcome evict_cache(kvevict::CpuResources& res, mini_llama::RaggedCache& cache,
+                            const kvevict::AnyPolicy& policy, const kvevict::Evidence<>& evidence,
+                            const EvictionPlan& plan);
+
+}  // namespace demo

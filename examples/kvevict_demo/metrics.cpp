@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "metrics.hpp"
+
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+namespace demo {
+namespace {
+
+using mini_llama::Index;
+using mini_llama::Matrix;
+using mini_llama::TokenId;
+
+std::vector<Index> all_rows(std::size_t count) {
+  std::vector<Index> rows(count);
+  std::iota(rows.begin(), rows.end(), Index{0});
+  return rows;
+}
+
+void to_log_probabilities(Matrix& logits) {
+  for (Index i = 0; i < logits.rows(); ++i) {
+    const float largest = logits.row(i).maxCoeff();
+    const double sum = (logits.row(i).array() - largest).exp().cast<double>().sum();
+    logits.row(i).array() -= largest + static_cast<float>(std::log(sum));
+  }
+}
+
+TokenId top_of(const Matrix& logits, Index row) {
+  Index best = 0;
+  logits.row(row).maxCoeff(&best);
+  return static_cast<TokenId>(best);
+}
+
+std::vector<std::int32_t> continuation_positions(const Reference& reference) {
+  const auto count = static_cast<std::size_t>(reference.log_probabilities.rows());
+  std::vector<std::int32_t> positions(count);
+  std::iota(positions.begin(), positions.end(),
+            reference.cache.next_position() - static_cast<std::int32_t>(count));
+  return positions;
+}
+
+/// Puts the continuation's rows of the full cache behind the rows of the evicted one.
+mini_llama::RaggedCache with_continuation(const Reference& reference,
+                                          const mini_llama::RaggedCache& evicted) {
+  mini_llama::RaggedCache cache = evicted;
+  const std::vector<std::int32_t> positions = continuation_positions(reference);
+  const auto count = static_cast<Index>(positions.size());
+  const mini_llama::CacheShape& shape = cache.shape();
+  std::vector<float> key_scratch;
+  std::vector<float> value_scratch;
+  for (Index layer = 0; layer < shape.layers; ++layer) {
+    for (Index head = 0; head < shape.kv_heads; ++head) {
+      const Index first = reference.cache.rows(layer, head) - count;
+      cache.append(layer, head, positions,
+                   reference.cache.float_keys(layer, head, first, count, key_scratch),
+                   reference.cache.float_values(layer, head, first, count, value_scratch));
+    }
+  }
+  cache.advance(static_cast<std::int32_t>(count));
+  return cache;
+}
+
+double attention_output_error(mini_llama::Engine& engine, const Reference& reference,
+                              const mini_llama::RaggedCache& evicted) {
+  const mini_llama::RaggedCache cache = with_continuation(reference, evicted);
+  const std::vector<std::int32_t> positions = continuation_positions(reference);
+  const Index dim = cache.shape().value_dim;
+  double sum = 0.0;
+  std::int64_t count = 0;
+  for (Index layer = 0; layer < cache.shape().layers; ++layer) {
+    const Matrix& full = reference.attention[mini_llama::to_size(layer)];
+    const Matrix kept =
+        engine.attention_output(cache, layer, {reference.queries.post_rope(layer), positions});
+    for (Index token = 0; token < full.rows(); ++token) {
+      for (Index column = 0; column < full.cols(); column += dim) {
+        const auto whole = full.row(token).segment(column, dim);
+        const float error = (whole - kept.row(token).segment(column, dim)).norm();
+        const float length = whole.norm();
+        if (length > 0.0f) sum += static_cast<double>(error / length);
+        ++count;
+      }
+    }
+  }
+  return sum / static_cast<double>(count);
+}
+
+}  // namespace
+
+Reference run_reference(mini_llama::Engine& engine, const mini_llama::RaggedCache& context,
+                        std::span<const TokenId> continuation) {
+  const mini_llama::Hyperparameters& shape = engine.model().parameters();
+  Reference reference{{}, {}, QueryCapture(shape, std::ssize(continuation)), context, {}, 0.0};
+  const std::vector<Index> rows = all_rows(continuation.size());
+  reference.log_probabilities =
+      engine.forward(reference.cache, continuation, rows, reference.queries.observer());
+  to_log_probabilities(reference.log_probabilities);
+  for (Index i = 0; i < reference.log_probabilities.rows(); ++i) {
+    reference.top.push_back(top_of(reference.log_probabilities, i));
+    if (i + 1 < std::ssize(continuation)) {
+      reference.loss -= static_cast<double>(
+          reference.log_probabilities(i, continuation[mini_llama::to_size(i + 1)]));
+    }
+  }
+  if (continuation.size() > 1) reference.loss /= static_cast<double>(continuation.size() - 1);
+  const std::vector<std::int32_t> positions = continuation_positions(reference);
+  for (Index layer = 0; layer < shape.layers; ++layer) {
+    reference.attention.push_back(engine.attention_output(
+        reference.cache, layer, {reference.queries.post_rope(layer), positions}));
+  }
+  return reference;
+}
+
+Distance measure(mini_llama::Engine& engine, const Reference& reference,
+                 const mini_llama::RaggedCache& evicted, std::span<const TokenId> continuation) {
+  Distance distance{};
+  mini_llama::RaggedCache cache = evicted;
+  const std::vector<Index> rows = all_rows(continuation.size());
+  Matrix log_probabilities = engine.forward(cache, continuation, rows);
+  to_log_probabilities(log_probabilities);
+  const Matrix& full = reference.log_probabilities;
+  for (Index i = 0; i < full.rows(); ++i) {
+    const auto p = full.row(i).array();
+    const auto q = log_probabilities.row(i).array();
+    distance.mean_kl += (p.exp() * (p - q)).cast<double>().sum();
+    distance.top1_agreement +=
+        top_of(log_probabilities, i) == reference.top[mini_llama::to_size(i)] ? 1.0 : 0.0;
+  }
+  distance.mean_kl /= static_cast<double>(full.rows());
+  distance.top1_agreement /= static_cast<double>(full.rows());
+  distance.attention_output_error = attention_output_error(engine, reference, evicted);
+  return distance;
+}
+
+}  // namespace demo

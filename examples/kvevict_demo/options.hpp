@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <kvevict/any_policy.hpp>
+
+namespace demo {
+
+enum class BudgetKind { uniform, global };
+
+std::string_view name_of(BudgetKind kind);
+
+/// What the command line says.
+struct Options {
+  std::vector<kvevict::AnyPolicy> policies;  ///< parameters set
+  std::vector<double> evict_ratios = {0.5, 0.75, 0.9};
+  std::vector<BudgetKind> budgets = {BudgetKind::uniform, BudgetKind::global};
+  std::int64_t sinks = 4;
+  std::int64_t recent = 32;
+  std::int64_t context = 2000;
+  std::int64_t continuation = 128;
+  std::int64_t generate = 32;
+  int threads = 0;  ///< 0: one for each hardware thread
+  bool half_rows = false;
+  std::string text;
+  std::string model;
+  std::string json;
+  bool help = false;
+};
+
+/// Thrown for a command line that cannot be read; the message says what is wrong and what is valid.
+struct UsageError {
+  std::string message;
+};
+
+/// Reads the arguments after the program's name. Throws UsageError.
+Options parse_options(const std::vector<std::string>& arguments);
+
+std::string usage_text();
+
+}  // namespace demo
