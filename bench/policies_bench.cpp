@@ -5,68 +5,19 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 
-#include "bounds.hpp"
 #include "inputs.hpp"
 #include "runner.hpp"
+#include "unavoidable.hpp"
 
 namespace {
 
 using namespace bench;
-
-/// What the unavoidable work of a policy is stated in.
-struct Load {
-  Shape shape;
-  const void* keys;
-  const void* values;
-  std::int64_t bytes;  ///< of all keys, and of all values
-  float* scores;
-  std::int64_t probes;  ///< probe queries of each query head
-
-  double query_rows() const { return static_cast<double>(shape.query_heads() * shape.rows); }
-};
-
-/// Reading the tensor or doing the arithmetic on it, whichever takes longer: they can overlap.
-double read_keys(Bounds& bounds, const Load& load, double arithmetic) {
-  return std::max(bounds.read(load.keys, load.bytes), arithmetic);
-}
-double read_values(Bounds& bounds, const Load& load, double arithmetic) {
-  return std::max(bounds.read(load.values, load.bytes), arithmetic);
-}
-
-/// Rows that the measured products take at a time.
-constexpr std::int64_t tile = 128;
-
-/// `matrices` products of a head's rows with a [dim x dim] matrix.
-double square_products(Bounds& bounds, const Load& load, std::int64_t matrices) {
-  const Shape& s = load.shape;
-  return bounds.product(tile, s.dim, s.dim,
-                        static_cast<double>(matrices * s.rows) / static_cast<double>(tile));
-}
-
-/// Logits of `queries` queries of each query head, and their exponentials.
-double attention(Bounds& bounds, const Load& load, std::int64_t queries) {
-  const std::int64_t block = std::min<std::int64_t>(queries, 64);
-  const double blocks = static_cast<double>(queries) / static_cast<double>(block);
-  const double products =
-      bounds.product(block, load.shape.dim, tile, blocks * load.query_rows() / tile);
-  return read_keys(bounds, load, products) +
-         bounds.exponentials(static_cast<double>(queries) * load.query_rows());
-}
-
-/// The Gram matrix, in double as the library promises, and the leverages: the two products of
-/// `matrices` capacity matrices.
-double capacity(Bounds& bounds, const Load& load, std::int64_t matrices) {
-  const Shape& s = load.shape;
-  const double tiles = static_cast<double>(matrices * s.rows) / static_cast<double>(tile);
-  const double gram = bounds.symmetric_product<double>(tile, s.dim, tiles);
-  return read_values(bounds, load, gram) +
-         read_values(bounds, load, square_products(bounds, load, matrices));
-}
 
 /// A policy with some parameters, and what it cannot do without.
 struct Case {
@@ -77,19 +28,19 @@ struct Case {
 };
 
 constexpr Case cases[] = {
-    {"KNorm", "", 1, [](Bounds& b, const Load& l) { return read_keys(b, l, 0.0); }},
-    {"KeyDiff", "", 2, [](Bounds& b, const Load& l) { return 2.0 * read_keys(b, l, 0.0); }},
+    {"KNorm", "", 1, [](Bounds& b, const Load& l) { return read_keys(b, l); }},
+    {"KeyDiff", "", 2, [](Bounds& b, const Load& l) { return 2.0 * read_keys(b, l); }},
     {"SnapKV", "", 1, [](Bounds& b, const Load& l) { return attention(b, l, window_queries); }},
     // One observation of a window, and the score, which is a copy of the accumulated mass.
     {"H2O", "", 1, [](Bounds& b, const Load& l) { return attention(b, l, window_queries); }},
     {"ExpectedAttention", "", 2,
      [](Bounds& b, const Load& l) {
        return read_keys(b, l, square_products(b, l, l.shape.query_heads())) +
-              b.exponentials(l.query_rows()) + read_values(b, l, 0.0);
+              b.exponentials(l.query_rows()) + read_values(b, l);
      }},
     {"ExpectedAttention", "covariance=diagonal", 2,
      [](Bounds& b, const Load& l) {
-       return read_keys(b, l, 0.0) + b.exponentials(l.query_rows()) + read_values(b, l, 0.0);
+       return read_keys(b, l) + b.exponentials(l.query_rows()) + read_values(b, l);
      }},
     {"Jacap", "", 3, [](Bounds& b, const Load& l) { return capacity(b, l, l.shape.heads); }},
     {"Jacap", "pooled=false", 3,
@@ -103,9 +54,8 @@ constexpr Case cases[] = {
     {"CapKV", "pooled=true", 3,
      [](Bounds& b, const Load& l) { return capacity(b, l, l.shape.heads); }},
     {"StreamingLLM", "", 0,
-     [](Bounds& b, const Load& l) { return b.write(l.scores, 4 * l.shape.total_rows()); }},
-    {"Random", "", 0,
-     [](Bounds& b, const Load& l) { return b.write(l.scores, 4 * l.shape.total_rows()); }},
+     [](Bounds& b, const Load& l) { return b.write(l.scores, l.score_bytes()); }},
+    {"Random", "", 0, [](Bounds& b, const Load& l) { return b.write(l.scores, l.score_bytes()); }},
 };
 
 kvevict::AnyPolicy policy_of(const Case& c) {

@@ -13,7 +13,7 @@ namespace bench {
 struct Shape {
   std::int64_t heads;  ///< KV heads, of all layers together
   std::int64_t rows;   ///< in each head
-  std::int64_t dim;
+  std::int64_t dim;    ///< 0 where only scores matter
   std::int64_t group;  ///< query heads for each KV head
 
   std::int64_t query_heads() const { return heads * group; }
@@ -51,8 +51,9 @@ constexpr const char* type_name() {
 
 /// "N:2048/d:64/heads:90/group:3/threads:2"
 inline std::string shape_name(const Shape& shape, int threads) {
-  return "N:" + std::to_string(shape.rows) + "/d:" + std::to_string(shape.dim) +
-         "/heads:" + std::to_string(shape.heads) + "/group:" + std::to_string(shape.group) +
+  std::string name = "N:" + std::to_string(shape.rows);
+  if (shape.dim > 0) name += "/d:" + std::to_string(shape.dim);
+  return name + "/heads:" + std::to_string(shape.heads) + "/group:" + std::to_string(shape.group) +
          "/threads:" + std::to_string(threads);
 }
 
