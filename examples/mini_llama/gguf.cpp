@@ -2,7 +2,7 @@
 #include "gguf.hpp"
 
 #include <bit>
-#include <limits>
+#include <cstring>
 #include <utility>
 
 #include "byte_reader.hpp"
