@@ -55,8 +55,7 @@ int main() {
 
   // [quickstart]
   kvevict::CpuResources res({.threads = 4});
-  // The engine owns the memory: k and v [kv_head][token][dim], q [query_head][token][dim] before
-  // RoPE.
+  // The engine owns the memory: k, v [kv_head][token][dim], q [query_head][token][dim] before RoPE
   auto cache = kvevict::KvView<float>::hnd(k, v, kv_heads, tokens, head_dim);
   auto context = kvevict::QueriesView<>::packed(q, query_heads, tokens, head_dim);
   auto stats =
