@@ -39,9 +39,11 @@ class AnyPolicy {
     for (const AnyPolicy& policy : all()) {
       if (policy.name() == name) return policy;
     }
-    std::string names = "one of";
-    for (const AnyPolicy& policy : all()) names.append(" ").append(policy.name());
-    throw Error(ErrorKind::invalid_argument, "policy", "'" + std::string(name) + "'", names);
+    std::string names = "one of ";
+    for (const AnyPolicy& policy : all()) {
+      names.append(names.back() == ' ' ? "" : ", ").append(policy.name());
+    }
+    throw Error(ErrorKind::invalid_argument, "policy", detail::quoted(name), names);
   }
 
   /// Every policy with its default parameters, in the order of the list.
@@ -54,9 +56,11 @@ class AnyPolicy {
     return policies;
   }
 
-  /// Sets one parameter from its text. Throws invalid_argument listing the parameters, or the valid
-  /// values; the policy is unchanged then.
+  /// Sets one parameter from its text; "preset" replaces all of them by those of a named preset.
+  /// Throws invalid_argument listing the parameters, or the valid values; the policy is unchanged
+  /// then.
   void set(std::string_view parameter, std::string_view value) {
+    if (parameter == "preset") return use_preset(value);
     std::visit(
         [&](auto& policy) {
           auto changed = policy;
@@ -68,8 +72,7 @@ class AnyPolicy {
             parse_parameter(parameter, value, field);
             found = true;
           });
-          require(found, "parameter of " + std::string(policy.name()),
-                  "'" + std::string(parameter) + "'",
+          require(found, "parameter of " + std::string(policy.name()), detail::quoted(parameter),
                   names.empty() ? "absent: the policy has none" : std::string_view(names));
           changed.validate();
           policy = changed;
@@ -80,9 +83,16 @@ class AnyPolicy {
   /// The same for "name=value".
   void set(std::string_view assignment) {
     const std::size_t equals = assignment.find('=');
-    require(equals != std::string_view::npos, "parameter", "'" + std::string(assignment) + "'",
+    require(equals != std::string_view::npos, "parameter", detail::quoted(assignment),
             "written name=value");
     set(assignment.substr(0, equals), assignment.substr(equals + 1));
+  }
+
+  /// Names of the policy's presets; may be empty.
+  std::vector<std::string> presets() const {
+    std::vector<std::string> names;
+    for_each_preset([&](std::string_view name, const AnyPolicy&) { names.emplace_back(name); });
+    return names;
   }
 
   struct Parameter {
@@ -129,6 +139,29 @@ class AnyPolicy {
   friend bool operator==(const AnyPolicy&, const AnyPolicy&) = default;
 
  private:
+  template <class Visitor>
+  void for_each_preset(Visitor&& visit) const {
+    std::visit(
+        [&](const auto& policy) {
+          if constexpr (requires { policy.presets(visit); }) policy.presets(visit);
+        },
+        policy_);
+  }
+
+  void use_preset(std::string_view name) {
+    const AnyPolicy before = *this;
+    bool found = false;
+    std::string names;
+    before.for_each_preset([&](std::string_view preset, const AnyPolicy& policy) {
+      names.append(names.empty() ? "one of " : ", ").append(preset);
+      if (preset != name) return;
+      *this = policy;
+      found = true;
+    });
+    require(found, "preset of " + std::string(before.name()), detail::quoted(name),
+            names.empty() ? "absent: the policy has none" : std::string_view(names));
+  }
+
   Variant policy_;
 };
 

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <span>
 
 #include "kvevict/core/error.hpp"
+#include "kvevict/core/parameter.hpp"
 #include "kvevict/core/row_layout.hpp"
 
 namespace kvevict {
@@ -16,6 +18,12 @@ enum class Rounding {
           ///< 10
   reference  ///< trunc(N * (1.0 - r)) in double, as kvpress computes it: N = 100, r = 0.9 keeps 9
 };
+
+inline std::span<const EnumName<Rounding>> enum_names(Rounding) {
+  static constexpr EnumName<Rounding> names[] = {{Rounding::exact, "exact"},
+                                                 {Rounding::reference, "reference"}};
+  return names;
+}
 
 namespace detail {
 

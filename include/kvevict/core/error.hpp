@@ -67,6 +67,14 @@ inline std::string text_of(std::string_view value) { return std::string(value); 
 inline std::string text_of(const char* value) { return value; }
 inline std::string text_of(std::same_as<bool> auto value) { return value ? "true" : "false"; }
 
+/// 'value', for texts that came from outside.
+inline std::string quoted(std::string_view value) {
+  std::string text;
+  text.reserve(value.size() + 2);
+  text.append(1, '\'').append(value).append(1, '\'');
+  return text;
+}
+
 template <class Number>
 requires((std::integral<Number> && !std::same_as<Number, bool>) ||
          std::floating_point<Number>) std::string text_of(Number value) {

@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
+#include "kvevict/core/parameter.hpp"
 #include "kvevict/core/queries.hpp"
 #include "kvevict/core/scores.hpp"
 #include "kvevict/core/view.hpp"
@@ -35,6 +37,12 @@ enum class ProbeMask {
   none,        ///< all of them: the probe stands for a query yet to come
   by_position  ///< those at its position and below: the probe is a query of the context
 };
+
+inline std::span<const EnumName<ProbeMask>> enum_names(ProbeMask) {
+  static constexpr EnumName<ProbeMask> names[] = {{ProbeMask::none, "none"},
+                                                  {ProbeMask::by_position, "by_position"}};
+  return names;
+}
 
 /// A sample of queries, after RoPE, that stand for the queries to come.
 template <MemorySpace S = MemorySpace::host>

@@ -43,14 +43,13 @@ requires((std::integral<Number> && !std::same_as<Number, bool>) ||
   Number parsed{};
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), parsed);
   const bool complete = status == std::errc() && end == text.data() + text.size();
-  require(complete && !text.empty(), name, "'" + std::string(text) + "'",
+  require(complete && !text.empty(), name, detail::quoted(text),
           std::integral<Number> ? "an integer" : "a number");
   value = parsed;
 }
 
 inline void parse_parameter(std::string_view name, std::string_view text, bool& value) {
-  require(text == "true" || text == "false", name, "'" + std::string(text) + "'",
-          "one of true, false");
+  require(text == "true" || text == "false", name, detail::quoted(text), "one of true, false");
   value = text == "true";
 }
 
@@ -64,8 +63,7 @@ void parse_parameter(std::string_view name, std::string_view text, Enum& value) 
       return;
     }
   }
-  throw Error(ErrorKind::invalid_argument, name, "'" + std::string(text) + "'",
-              detail::joined_names(names));
+  throw Error(ErrorKind::invalid_argument, name, detail::quoted(text), detail::joined_names(names));
 }
 
 template <class Number>

@@ -100,6 +100,8 @@ inline void require_valid(const SelectionView<>& selection, const RowLayout<>& l
   require(selection.heads == layout.heads(), "selection.heads", selection.heads, "equal to",
           layout.heads());
   for (std::int64_t h = 0; h < selection.heads; ++h) {
+    require(selection.count(h) >= 0, "selection.offsets", selection.offsets[h + 1], "at least",
+            selection.offsets[h]);
     const std::int32_t* indices = selection.head(h);
     std::int64_t previous = -1;
     for (std::int64_t i = 0; i < selection.count(h); ++i) {

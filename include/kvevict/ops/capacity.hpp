@@ -28,7 +28,7 @@ inline void parse_parameter(std::string_view name, std::string_view text, Noise&
   const std::size_t colon = text.find(':');
   const std::string_view kind = text.substr(0, colon);
   require(colon != std::string_view::npos && (kind == "absolute" || kind == "relative"), name,
-          "'" + std::string(text) + "'", "absolute:NUMBER or relative:NUMBER");
+          detail::quoted(text), "absolute:NUMBER or relative:NUMBER");
   double value = 0.0;
   parse_parameter(name, text.substr(colon + 1), value);
   noise = kind == "absolute" ? Noise::absolute(value) : Noise::relative(value);

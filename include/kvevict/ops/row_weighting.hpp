@@ -32,7 +32,7 @@ inline void parse_parameter(std::string_view name, std::string_view text, Epsilo
   const std::size_t colon = text.find(':');
   const std::string_view kind = text.substr(0, colon);
   require(colon != std::string_view::npos && (kind == "absolute" || kind == "per_row"), name,
-          "'" + std::string(text) + "'", "absolute:NUMBER or per_row:NUMBER");
+          detail::quoted(text), "absolute:NUMBER or per_row:NUMBER");
   double value = 0.0;
   parse_parameter(name, text.substr(colon + 1), value);
   epsilon = kind == "absolute" ? Epsilon::absolute(value) : Epsilon::per_row(value);

@@ -93,7 +93,7 @@ struct CapKV {
     exponential_root_weights(res, weights, slope, offset, skip_first, matrix_weights);
     exponential_root_weights(res, weights, slope, 0.0f, skip_first, weights);
     const MatrixBatchView<const float, R::space> transforms =
-        detail::value_transforms(res, scope, cache, evidence, output_projection, pooled);
+        detail::value_transforms(res, scope, cache, evidence, output_projection, group, pooled);
     if (pooled) {
       const ScoreView<R::space> pooled_matrix_weights{
           scope.carve<float>("CapKV.pooled_weights", cache.layout().total()), cache.layout()};
@@ -107,6 +107,12 @@ struct CapKV {
       reduce_group(res, weights, reduction, ReductionDomain::linear, scores);
     }
     raise_rows(res, cache.positions(), RaisedRows<R::space>{skip_first, {}}, scores);
+  }
+
+  template <class Visitor>
+  static void presets(Visitor&& visit) {
+    visit("reference", reference());
+    visit("measured", measured());
   }
 
   template <class Self, class Visitor>

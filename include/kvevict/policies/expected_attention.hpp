@@ -94,6 +94,12 @@ struct ExpectedAttention {
     raise_rows(res, cache.positions(), RaisedRows<R::space>{skip_first, {}}, scores);
   }
 
+  template <class Visitor>
+  static void presets(Visitor&& visit) {
+    visit("published", published());
+    visit("leaderboard", leaderboard());
+  }
+
   template <class Self, class Visitor>
   static void parameters(Self& self, Visitor&& visit) {
     visit("covariance", self.covariance, "of the future queries");

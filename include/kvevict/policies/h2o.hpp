@@ -61,6 +61,12 @@ struct H2O {
     copy_mass(res, *evidence.attention_mass, scores);
   }
 
+  template <class Visitor>
+  static void presets(Visitor&& visit) {
+    visit("published", published());
+    visit("observed_attention", observed_attention());
+  }
+
   template <class Self, class Visitor>
   static void parameters(Self& self, Visitor&& visit) {
     visit("accumulation", self.accumulation, "what is made of the attention received");

@@ -105,7 +105,7 @@ struct Jacap {
       roots_from_mean(res, cache, *given.query_stats, roots);
     }
     const MatrixBatchView<const float, R::space> transforms =
-        detail::value_transforms(res, scope, cache, given, output_projection, pooled);
+        detail::value_transforms(res, scope, cache, given, output_projection, group, pooled);
     if (pooled) {
       reduce_group(res, roots, reduction,
                    from_probes ? ReductionDomain::linear : ReductionDomain::square_root, scores);
@@ -114,6 +114,12 @@ struct Jacap {
       capacity_scores(res, cache.values(), roots, transforms, noise, roots, roots);
       reduce_group(res, roots, reduction, ReductionDomain::linear, scores);
     }
+  }
+
+  template <class Visitor>
+  static void presets(Visitor&& visit) {
+    visit("published", published());
+    visit("measured", measured());
   }
 
   template <class Self, class Visitor>

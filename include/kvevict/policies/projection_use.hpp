@@ -29,8 +29,12 @@ template <class R, class T>
 MatrixBatchView<const float, R::space> value_transforms(R& res, WorkspaceScope& scope,
                                                         const KvView<const T, R::space>& cache,
                                                         const Evidence<R::space>& evidence,
-                                                        ProjectionUse use, bool pooled) {
+                                                        ProjectionUse use, std::int64_t group,
+                                                        bool pooled) {
   if (use == ProjectionUse::none) return {};
+  require(evidence.output_projection->factors.shape[0] == cache.heads() * group,
+          "output_projection.heads", evidence.output_projection->factors.shape[0],
+          "equal to the query heads,", cache.heads() * group);
   if (!pooled) return evidence.output_projection->factors;
   const std::int64_t dim = cache.values().dim();
   const auto stacked = MatrixBatchView<float, R::space>::packed(

@@ -65,6 +65,11 @@ struct SnapKV {
     raise_rows(res, cache.positions(), RaisedRows<R::space>{0, bound}, scores);
   }
 
+  template <class Visitor>
+  static void presets(Visitor&& visit) {
+    visit("published", published());
+  }
+
   template <class Self, class Visitor>
   static void parameters(Self& self, Visitor&& visit) {
     visit("window", self.window, "last queries used");
