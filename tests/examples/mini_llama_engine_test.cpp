@@ -21,12 +21,12 @@ using namespace mini_llama;
 using namespace mini_llama_test;
 
 // fp32 against double, or against fp32 in another order of summation. Logits reach about 5 and come
-// from sums of up to 44 terms through two layers. Measured: 8.2e-6.
-constexpr double fp32_tolerance = 4e-5;
+// from sums of up to 44 terms through two layers. Measured: 1.1e-5.
+constexpr double fp32_tolerance = 5e-5;
 
 // Half rows: a key or value that lies between two halves may be rounded to the other one, a
-// relative change of 2^-11 in one element. Measured: 7.5e-4.
-constexpr double half_tolerance = 4e-3;
+// relative change of 2^-11 in one element. Measured: 1.0e-3.
+constexpr double half_tolerance = 5e-3;
 
 Model load(const TinyModel& tiny) {
   const Bytes image = tiny.write().image();
@@ -37,7 +37,7 @@ Model load(const TinyModel& tiny) {
 std::vector<TokenId> random_tokens(Index count, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<TokenId> tokens;
-  for (Index i = 0; i < count; ++i) tokens.push_back(static_cast<TokenId>(random() % 50));
+  for (Index i = 0; i < count; ++i) tokens.push_back(static_cast<TokenId>(random() % 200));
   return tokens;
 }
 
@@ -90,7 +90,7 @@ TEST_CASE("mini_llama engine: logits equal the architecture in double", "[mini_l
   RaggedCache cache = engine.make_cache(RowType::float32);
   const Matrix logits = engine.forward(cache, tokens, all_rows(40));
   REQUIRE(logits.rows() == 40);
-  REQUIRE(logits.cols() == 50);
+  REQUIRE(logits.cols() == 200);
   ReferenceModel reference(model);
   double largest = 0.0;
   for (Index t = 0; t < 40; ++t) {
@@ -299,7 +299,7 @@ TEST_CASE("mini_llama engine: arguments that are not possible", "[mini_llama]") 
   };
   CHECK(fails({}, {}, {"0 tokens", "1 to 390"}));
   CHECK(fails(random_tokens(391, 1), {}, {"391 tokens", "1 to 390", "context of 400"}));
-  CHECK(fails({1, 50}, {}, {"token id is 50"}));
+  CHECK(fails({1, 200}, {}, {"token id is 200"}));
   CHECK(fails({-1}, {}, {"token id is -1"}));
   CHECK(fails({1, 2}, {2}, {"logit row is 2", "2 tokens"}));
   CHECK(fails({1, 2}, {-1}, {"logit row is -1"}));

@@ -34,13 +34,13 @@ TEST_CASE("mini_llama model: hyperparameters and weights come from the file", "[
   CHECK(p.key_dim == 10);
   CHECK(p.value_dim == 7);
   CHECK(p.feed_forward == 44);
-  CHECK(p.vocabulary == 50);
+  CHECK(p.vocabulary == 200);
   CHECK(p.context == 400);
   CHECK(p.rms_epsilon == 1e-3f);
   CHECK(model.layers().at(1).attention_output.rows() == 32);
   CHECK(model.layers().at(1).attention_output.cols() == 42);
   CHECK((&model.output() == &model.embedding()) == tiny.tied);
-  CHECK(model.output().rows() == 50);
+  CHECK(model.output().rows() == 200);
 
   const Bytes image = tiny.write().image();
   const GgufFile file = GgufFile::parse(image, "test.gguf");
@@ -58,7 +58,7 @@ TEST_CASE("mini_llama model: quantised rows are decoded into their rows", "[mini
   ThreadPool pool(2);
   const Model model = Model::load(file, pool);
   const auto raw = file.tensor("token_embd.weight").data;
-  for (Index row = 0; row < 50; ++row) {
+  for (Index row = 0; row < 200; ++row) {
     for (Index i = 0; i < 32; ++i) {
       const auto q = std::to_integer<std::uint8_t>(raw[to_size(row * 34 + 2 + i)]);
       REQUIRE(model.embedding()(row, i) ==
@@ -160,8 +160,8 @@ TEST_CASE("mini_llama model: hyperparameters that contradict each other or the t
     require_error(mixed(), {"'blk.0.ffn_gate.weight'", "expected [32, 40, 1, 1]"});
   }
   SECTION("vocabulary") {
-    written.vocabulary = 51;
-    require_error(mixed(), {"llama.vocab_size is not 50"});
+    written.vocabulary = 201;
+    require_error(mixed(), {"llama.vocab_size is not 200"});
   }
   SECTION("rotated dimensions") {
     written.rotated = GENERATE(7u, 12u);

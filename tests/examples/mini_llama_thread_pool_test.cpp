@@ -48,6 +48,18 @@ TEST_CASE("mini_llama thread pool: an exception comes out, the pool goes on", "[
   }
 }
 
+TEST_CASE("mini_llama thread pool: after an exception no further task begins", "[mini_llama]") {
+  ThreadPool pool(1);
+  int runs = 0;
+  const auto failing = [&] {
+    pool.parallel_for(100, [&](std::int64_t, int) {
+      if (++runs == 3) throw std::runtime_error("task failed");
+    });
+  };
+  CHECK(throws_with<std::runtime_error>(failing, {"task failed"}));
+  CHECK(runs == 3);
+}
+
 TEST_CASE("mini_llama thread pool: number of threads", "[mini_llama]") {
   const int threads = GENERATE(-1, 0, 1025);
   CHECK(throws_with<ArgumentError>([&] { ThreadPool pool(threads); },

@@ -20,7 +20,7 @@ struct TinyModel {
   std::uint32_t key_dim = 10;
   std::uint32_t value_dim = 7;
   std::uint32_t feed_forward = 44;
-  std::uint32_t vocabulary = 50;
+  std::uint32_t vocabulary = 200;  // more than one tile of outputs and of decoded rows
   std::uint32_t context = 400;
   std::uint32_t rotated = 8;
   bool tied = true;
