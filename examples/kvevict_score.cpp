@@ -127,7 +127,7 @@ void run(const kvevict::AnyPolicy& policy, const CacheArrays& arrays, const Opti
     const kvevict::Protect protect{.sinks = options.sinks, .recent = options.recent};
     kvevict::Selection kept;
     watch.lap();
-    if (options.global) {
+    if (options.scope == BudgetScope::global) {
       kvevict::evict_into(res, kept, policy, cache, evidence.view(), *budget, protect,
                           kvevict::GlobalBudget{.allow_incomparable = options.allow_incomparable});
     } else {
@@ -149,6 +149,11 @@ kvevict::AnyPolicy configured_policy(const Options& options) {
 void list_policies() {
   for (const kvevict::AnyPolicy& policy : kvevict::AnyPolicy::all()) {
     std::printf("%s\n", std::string(policy.name()).c_str());
+    std::string presets;
+    for (const std::string& preset : policy.presets()) {
+      presets.append(presets.empty() ? "" : ", ").append(preset);
+    }
+    if (!presets.empty()) std::printf("  preset=%-21s %s\n", "NAME", presets.c_str());
     for (const auto& parameter : policy.parameters()) {
       const std::string assignment = parameter.name + "=" + parameter.value;
       std::printf("  %-28s %s\n", assignment.c_str(), parameter.description.c_str());

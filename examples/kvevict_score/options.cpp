@@ -2,11 +2,8 @@
 #include "options.hpp"
 
 #include <algorithm>
-#include <initializer_list>
 #include <string_view>
 #include <type_traits>
-
-#include "kvevict/core/parameter.hpp"
 
 namespace kvevict_score {
 namespace {
@@ -42,42 +39,6 @@ void store_flag(Options& options, std::string_view, std::string_view) {
   options.*Member = true;
 }
 
-template <auto Member, class Value>
-void store_choice(Options& options, std::string_view name, std::string_view text,
-                  std::initializer_list<kvevict::EnumName<Value>> choices) {
-  std::string names;
-  for (const auto& choice : choices) {
-    if (choice.name == text) {
-      options.*Member = choice.value;
-      return;
-    }
-    names.append(names.empty() ? "" : ", ").append(choice.name);
-  }
-  throw UsageError(std::string(name) + " is '" + std::string(text) + "', must be one of " + names);
-}
-
-void store_frame(Options& options, std::string_view name, std::string_view text) {
-  store_choice<&Options::queries_are, QueryFrame>(
-      options, name, text,
-      {{QueryFrame::pre_rope, "pre_rope"}, {QueryFrame::post_rope, "post_rope"}});
-}
-
-void store_mask(Options& options, std::string_view name, std::string_view text) {
-  store_choice<&Options::probe_mask, kvevict::ProbeMask>(
-      options, name, text,
-      {{kvevict::ProbeMask::none, "none"}, {kvevict::ProbeMask::by_position, "by_position"}});
-}
-
-void store_rounding(Options& options, std::string_view name, std::string_view text) {
-  store_choice<&Options::rounding, kvevict::Rounding>(
-      options, name, text,
-      {{kvevict::Rounding::exact, "exact"}, {kvevict::Rounding::reference, "reference"}});
-}
-
-void store_scope(Options& options, std::string_view name, std::string_view text) {
-  store_choice<&Options::global, bool>(options, name, text, {{false, "uniform"}, {true, "global"}});
-}
-
 void add_setting(Options& options, std::string_view, std::string_view text) {
   options.settings.emplace_back(text);
 }
@@ -98,7 +59,7 @@ constexpr Option table[] = {
     {"", "", "Evidence: only what the policy asks for is read", nullptr},
     {"--queries", "FILE", "[query_head, token, dim], the last ones of the context",
      store_text<&Options::queries>},
-    {"--queries-are", "FRAME", "pre_rope or post_rope", store_frame},
+    {"--queries-are", "FRAME", "pre_rope or post_rope", store<&Options::queries_are>},
     {"--stats-window", "N", "post_rope: statistics of the last N queries (default: up to 64)",
      store<&Options::stats_window>},
     {"--rope-theta", "X", "pre_rope: base of the frequencies", store<&Options::rope_theta>},
@@ -121,7 +82,7 @@ constexpr Option table[] = {
     {"--probes", "FILE", "[query_head, probe, dim], after RoPE; instead of those from the queries",
      store_text<&Options::probes>},
     {"--probe-mask", "MASK", "none, or by_position: probes are the last queries (default: none)",
-     store_mask},
+     store<&Options::probe_mask>},
     {"--output-projection", "FILE", "[hidden, query_head * dim]",
      store_text<&Options::output_projection>},
 
@@ -131,9 +92,9 @@ constexpr Option table[] = {
     {"--keep-bytes", "N", "keep N bytes of keys and values in all heads together",
      store<&Options::keep_bytes>},
     {"--rounding", "HOW", "of the ratio: exact, or reference as kvpress does (default: exact)",
-     store_rounding},
+     store<&Options::rounding>},
     {"--budget", "SCOPE", "uniform, or global: one threshold for all heads (default: uniform)",
-     store_scope},
+     store<&Options::scope>},
     {"--allow-incomparable", "", "global: also for scores that do not compare across heads",
      store_flag<&Options::allow_incomparable>},
     {"--sinks", "N", "always keep the rows at positions below N (default: 0)",

@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "kvevict/core/budget.hpp"
 #include "kvevict/core/evidence.hpp"
+#include "kvevict/core/parameter.hpp"
 #include "kvevict/math/rope.hpp"
 
 namespace kvevict_score {
@@ -22,6 +24,21 @@ class UsageError : public std::runtime_error {
 
 /// Whether queries come from before or after the rotary embedding.
 enum class QueryFrame { pre_rope, post_rope };
+
+inline std::span<const kvevict::EnumName<QueryFrame>> enum_names(QueryFrame) {
+  static constexpr kvevict::EnumName<QueryFrame> names[] = {{QueryFrame::pre_rope, "pre_rope"},
+                                                            {QueryFrame::post_rope, "post_rope"}};
+  return names;
+}
+
+/// Whether every head keeps its own share, or one threshold serves all heads.
+enum class BudgetScope { uniform, global };
+
+inline std::span<const kvevict::EnumName<BudgetScope>> enum_names(BudgetScope) {
+  static constexpr kvevict::EnumName<BudgetScope> names[] = {{BudgetScope::uniform, "uniform"},
+                                                             {BudgetScope::global, "global"}};
+  return names;
+}
 
 /// The command line. Empty file names and unset optionals were not given.
 struct Options {
@@ -52,7 +69,7 @@ struct Options {
   std::optional<std::int64_t> keep_rows;
   std::optional<std::int64_t> keep_bytes;
   kvevict::Rounding rounding = kvevict::Rounding::exact;
-  bool global = false;
+  BudgetScope scope = BudgetScope::uniform;
   bool allow_incomparable = false;
   std::int64_t sinks = 0;
   std::int64_t recent = 0;

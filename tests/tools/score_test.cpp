@@ -152,6 +152,49 @@ TEST_CASE("kvevict_score: evidence follows from the queries and the policy") {
              "probes: 17 queries"));
 }
 
+TEST_CASE("kvevict_score: one command line serves every policy that its queries suit") {
+  const TemporaryFolder folder;
+  const Arguments rest = {"--output-projection",
+                          data("output_projection"),
+                          "--probe-mask",
+                          "none",
+                          "--stats-window",
+                          "32",
+                          "--skip-queries",
+                          "4",
+                          "--future",
+                          "128",
+                          "--rope-dim",
+                          "64",
+                          "--evict-ratio",
+                          "0.5",
+                          "--rounding",
+                          "exact",
+                          "--budget",
+                          "uniform",
+                          "--sinks",
+                          "4",
+                          "--recent",
+                          "32",
+                          "--scores",
+                          folder / "s.npy",
+                          "--kept",
+                          folder / "kept.npy"};
+  for (const std::string policy :
+       {"Jacap", "CapKV", "ExpectedAttention", "KeyDiff", "KNorm", "StreamingLLM", "Random"}) {
+    CAPTURE(policy);
+    successful(real_cache(policy) + real_queries("pre_rope") + rest);
+    const NpyArray kept = read_npy(folder / "kept.npy");
+    CHECK(kept.shape() == std::vector<std::int64_t>{3, 128});
+    const std::vector<std::int32_t> rows = kept.values_int32();
+    CHECK(rows[3] == 3);
+    CHECK(rows[96] == 224);
+  }
+  const Outcome preset = successful(real_cache("Jacap") + real_queries("pre_rope") + rest +
+                                    Arguments{"--set", "preset=published"});
+  CHECK(says(preset, "temperature=10 covariance=diagonal noise=absolute:1 "));
+}
+
 TEST_CASE("kvevict_score: a probe masked by position does not see the rows behind it") {
   const TemporaryFolder folder;
   write_random(folder / "k.npy", 1, {1, 6, 4});
