@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kvevict/allocators/global.hpp"
+#include "kvevict/any_policy.hpp"
+#include "kvevict/cpu/resources.hpp"
+#include "kvevict/evict.hpp"
+
+// The library's calls with a policy chosen at run time instantiate every policy, which takes a
+// compiler far longer than any test. They are compiled once for each element type, in
+// any_policy_calls_*.cpp; a test that includes this header and links kvevict_policy_calls only
+// parses them. All of evict, workspace_bytes and score_rows goes through these.
+#define KVEVICT_TEST_ANY_POLICY_CALLS(prefix, T)                                              \
+  prefix template void kvevict::score_rows(kvevict::CpuResources&, const kvevict::AnyPolicy&, \
+                                           const kvevict::KvView<const T>&,                   \
+                                           const kvevict::Evidence<>&, kvevict::ScoreView<>); \
+  prefix template void kvevict::evict_into(                                                   \
+      kvevict::CpuResources&, kvevict::Selection&, const kvevict::AnyPolicy&,                 \
+      const kvevict::KvView<const T>&, const kvevict::Evidence<>&, const kvevict::Budget&,    \
+      const kvevict::Protect&, const kvevict::UniformBudget&);                                \
+  prefix template void kvevict::evict_into(                                                   \
+      kvevict::CpuResources&, kvevict::Selection&, const kvevict::AnyPolicy&,                 \
+      const kvevict::KvView<const T>&, const kvevict::Evidence<>&, const kvevict::Budget&,    \
+      const kvevict::Protect&, const kvevict::GlobalBudget&);
+
+KVEVICT_TEST_ANY_POLICY_CALLS(extern, float)
+KVEVICT_TEST_ANY_POLICY_CALLS(extern, kvevict::half)
+KVEVICT_TEST_ANY_POLICY_CALLS(extern, kvevict::bfloat16)
+
+namespace kvevict_test {
+
+// state.observe(res, cache, window); a member function of a class is inline, so that only a
+// function of our own keeps its instantiation out of the tests.
+void observe(kvevict::CpuResources& res, kvevict::H2O::State& state,
+             const kvevict::KvView<const float>& cache, const kvevict::QueryWindow<>& window);
+void observe(kvevict::CpuResources& res, kvevict::H2O::State& state,
+             const kvevict::KvView<const kvevict::half>& cache,
+             const kvevict::QueryWindow<>& window);
+
+}  // namespace kvevict_test

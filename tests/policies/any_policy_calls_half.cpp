@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "policies/any_policy_calls.hpp"
+
+#include "kvevict/kvevict.hpp"
+
+KVEVICT_TEST_ANY_POLICY_CALLS(, kvevict::half)
+
+namespace kvevict_test {
+
+void observe(kvevict::CpuResources& res, kvevict::H2O::State& state,
+             const kvevict::KvView<const kvevict::half>& cache,
+             const kvevict::QueryWindow<>& window) {
+  state.observe(res, cache, window);
+}
+
+}  // namespace kvevict_test

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// Policies and their parameters as text.
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "kvevict/any_policy.hpp"
+
+using kvevict::AnyPolicy;
+using kvevict::Error;
+using kvevict::ErrorKind;
+
+namespace {
+
+std::string value_of(const AnyPolicy& policy, const std::string& parameter) {
+  for (const AnyPolicy::Parameter& entry : policy.parameters()) {
+    if (entry.name == parameter) return entry.value;
+  }
+  return "no such parameter";
+}
+
+// The error that `assignment` meets; the policy must come out of it unchanged.
+Error refusal(const std::string& policy, const std::string& assignment) {
+  AnyPolicy changed = AnyPolicy::named(policy);
+  try {
+    changed.set(assignment);
+  } catch (const Error& error) {
+    CHECK(changed == AnyPolicy::named(policy));
+    CHECK(error.kind() == ErrorKind::invalid_argument);
+    return error;
+  }
+  FAIL(policy << " accepts " << assignment);
+  throw;
+}
+
+bool says(const Error& error, const std::string& part) {
+  return std::string(error.what()).find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("parameters: present values read back as they were written", "[policies][parameters]") {
+  for (const AnyPolicy& policy : AnyPolicy::all()) {
+    for (const AnyPolicy::Parameter& parameter : policy.parameters()) {
+      INFO(policy.name() << " " << parameter.name << "=" << parameter.value);
+      AnyPolicy copy = policy;
+      copy.set(parameter.name, parameter.value);
+      CHECK(copy == policy);
+      CHECK_FALSE(parameter.description.empty());
+    }
+  }
+}
+
+TEST_CASE("parameters: every spelling of every value", "[policies][parameters]") {
+  struct Case {
+    std::string policy;
+    std::string parameter;
+    std::vector<std::string> values;
+  };
+  const std::vector<std::string> booleans = {"true", "false"};
+  const std::vector<std::string> reductions = {"mean", "max", "sum"};
+  const std::vector<std::string> covariances = {"none", "diagonal", "full"};
+  const std::vector<std::string> noises = {"absolute:1", "absolute:1e-09", "relative:0.1",
+                                           "relative:0.30000000000000004"};
+  const std::vector<std::string> projections = {"none", "factor"};
+  const std::vector<Case> cases = {
+      {"Jacap", "temperature", {"1", "10", "0.1", "1e-300"}},
+      {"Jacap", "covariance", covariances},
+      {"Jacap", "noise", noises},
+      {"Jacap", "output_projection", projections},
+      {"Jacap", "reduction", reductions},
+      {"Jacap", "pooled", booleans},
+      {"Jacap", "evidence", {"automatic", "mean", "probes"}},
+      {"CapKV", "form", {"paper", "reference"}},
+      {"CapKV", "sharpness", {"5", "0.25"}},
+      {"CapKV", "temperature", {"1", "2.5"}},
+      {"CapKV", "epsilon", {"0", "1e-06", "1"}},
+      {"CapKV", "skip_first", {"0", "4", "1000000"}},
+      {"CapKV", "noise", noises},
+      {"CapKV", "output_projection", projections},
+      {"CapKV", "reduction", reductions},
+      {"CapKV", "pooled", booleans},
+      {"SnapKV", "window", {"1", "64", "9223372036854775807"}},
+      {"SnapKV", "kernel", {"1", "3", "65"}},
+      {"SnapKV", "pooling", {"average", "max"}},
+      {"SnapKV", "count_padding", booleans},
+      {"SnapKV", "reduction", reductions},
+      {"H2O", "accumulation", {"sum", "mean", "decay"}},
+      {"H2O", "decay", {"0.5", "1", "1e-300"}},
+      {"ExpectedAttention", "covariance", covariances},
+      {"ExpectedAttention", "value_norm", {"none", "norm", "output_projection"}},
+      {"ExpectedAttention", "epsilon", {"absolute:0", "absolute:0.02", "per_row:0.5"}},
+      {"ExpectedAttention", "skip_first", {"0", "4"}},
+      {"ExpectedAttention", "reduction", reductions},
+      {"ExpectedAttention", "log_domain", booleans},
+      {"StreamingLLM", "sinks", {"0", "4"}},
+      {"Random", "seed", {"0", "18446744073709551615"}},
+  };
+  std::vector<std::string> covered;
+  for (const Case& entry : cases) {
+    for (const std::string& value : entry.values) {
+      AnyPolicy policy = AnyPolicy::named(entry.policy);
+      policy.set(entry.parameter + "=" + value);
+      INFO(entry.policy << " " << entry.parameter << "=" << value);
+      CHECK(value_of(policy, entry.parameter) == value);
+    }
+    covered.push_back(entry.policy + " " + entry.parameter);
+  }
+  std::vector<std::string> all;
+  for (const AnyPolicy& policy : AnyPolicy::all()) {
+    for (const AnyPolicy::Parameter& parameter : policy.parameters()) {
+      all.push_back(std::string(policy.name()) + " " + parameter.name);
+    }
+  }
+  CHECK_THAT(covered, Catch::Matchers::UnorderedEquals(all));
+}
+
+TEST_CASE("parameters: values outside their bounds", "[policies][parameters]") {
+  struct Case {
+    std::string policy;
+    std::string parameter;
+    std::vector<std::string> values;
+    std::string bound;
+  };
+  const std::vector<std::string> not_positive = {"0", "-1", "inf", "-inf", "nan"};
+  const std::vector<Case> cases = {
+      {"Jacap", "temperature", not_positive, "finite and > 0"},
+      {"CapKV", "temperature", not_positive, "finite and > 0"},
+      {"CapKV", "sharpness", not_positive, "finite and > 0"},
+      {"CapKV", "epsilon", {"-0.1", "1.5", "nan", "inf"}, "in [0, 1]"},
+      {"CapKV", "skip_first", {"-1"}, ">= 0"},
+      {"SnapKV", "window", {"0", "-5"}, ">= 1"},
+      {"SnapKV", "kernel", {"0", "2", "64", "-3"}, "odd and >= 1"},
+      {"H2O", "decay", {"0", "-0.5", "1.01", "nan", "inf"}, "in (0, 1]"},
+      {"ExpectedAttention", "skip_first", {"-1"}, ">= 0"},
+      {"StreamingLLM", "sinks", {"-1"}, ">= 0"},
+  };
+  for (const Case& entry : cases) {
+    for (const std::string& value : entry.values) {
+      const Error error = refusal(entry.policy, entry.parameter + "=" + value);
+      INFO(error.what());
+      CHECK(error.argument() == entry.parameter);
+      CHECK(says(error, " is " + value + ","));
+      CHECK(says(error, "must be " + entry.bound));
+    }
+  }
+  for (const char* const policy : {"Jacap", "CapKV"}) {
+    for (const char* const noise : {"absolute:0", "relative:-1", "relative:nan", "absolute:inf"}) {
+      const Error error = refusal(policy, std::string("noise=") + noise);
+      INFO(error.what());
+      CHECK(error.argument() == "noise");
+      CHECK(says(error, "finite and > 0"));
+    }
+  }
+  for (const char* const epsilon : {"absolute:-1", "per_row:nan", "absolute:inf"}) {
+    const Error error = refusal("ExpectedAttention", std::string("epsilon=") + epsilon);
+    INFO(error.what());
+    CHECK(error.argument() == "epsilon");
+    CHECK(says(error, "finite and >= 0"));
+  }
+}
+
+TEST_CASE("parameters: text that is no value", "[policies][parameters]") {
+  struct Case {
+    std::string policy;
+    std::string parameter;
+    std::vector<std::string> values;
+    std::string valid;
+  };
+  const std::vector<Case> cases = {
+      {"Jacap", "temperature", {"", "ten", "1,5", " 1", "1 ", "0x10", "1e999"}, "a number"},
+      {"Jacap", "covariance", {"", "Full", "diag", "full "}, "one of none, diagonal, full"},
+      {"Jacap", "noise", {"", "0.1", "relative", "relative:", "other:1", "relative:0.1:2"}, ""},
+      {"Jacap", "pooled", {"", "1", "yes", "True"}, "one of true, false"},
+      {"Jacap", "evidence", {"window"}, "one of automatic, mean, probes"},
+      {"Jacap", "output_projection", {"norm"}, "one of none, factor"},
+      {"CapKV", "form", {"kvpress"}, "one of reference, paper"},
+      {"SnapKV", "window", {"", "64.5", "1e2", "99999999999999999999", "sixty"}, "an integer"},
+      {"SnapKV", "pooling", {"avg"}, "one of average, max"},
+      {"SnapKV", "reduction", {"median"}, "one of mean, max, sum"},
+      {"H2O", "accumulation", {"total"}, "one of sum, mean, decay"},
+      {"ExpectedAttention", "value_norm", {"true"}, "one of none, norm, output_projection"},
+      {"ExpectedAttention", "epsilon", {"0.02", "relative:0.02"}, "absolute:NUMBER"},
+      {"Random", "seed", {"-1", "0.5", "18446744073709551616"}, "an integer"},
+  };
+  for (const Case& entry : cases) {
+    for (const std::string& value : entry.values) {
+      const Error error = refusal(entry.policy, entry.parameter + "=" + value);
+      INFO(error.what());
+      CHECK(error.argument() == entry.parameter);
+      CHECK(says(error, entry.valid));
+    }
+  }
+}
+
+TEST_CASE("parameters: unknown names list the valid ones", "[policies][parameters]") {
+  for (const AnyPolicy& policy : AnyPolicy::all()) {
+    const std::string name(policy.name());
+    const Error error = refusal(name, "no_such=1");
+    INFO(error.what());
+    CHECK(says(error, name));
+    CHECK(says(error, "'no_such'"));
+    for (const AnyPolicy::Parameter& parameter : policy.parameters()) {
+      CHECK(says(error, parameter.name));
+    }
+  }
+  CHECK(says(refusal("Jacap", "temperature"), "name=value"));
+  CHECK(says(refusal("Jacap", ""), "name=value"));
+  CHECK(says(refusal("Jacap", "=1"), "temperature"));
+
+  for (const char* const name : {"", "jacap", "Jacap ", "NoSuchPolicy"}) {
+    try {
+      AnyPolicy::named(name);
+      FAIL("accepted");
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::invalid_argument);
+      CHECK(says(error, "'" + std::string(name) + "'"));
+      for (const AnyPolicy& policy : AnyPolicy::all()) {
+        CHECK(says(error, std::string(policy.name())));
+      }
+    }
+  }
+}
+
+TEST_CASE("parameters: policies are found by the names they were published under",
+          "[policies][parameters]") {
+  std::vector<std::string> names;
+  for (const AnyPolicy& policy : AnyPolicy::all()) {
+    names.emplace_back(policy.name());
+    CHECK(AnyPolicy::named(policy.name()) == policy);
+  }
+  CHECK_THAT(names, Catch::Matchers::UnorderedEquals(std::vector<std::string>{
+                        "Jacap", "CapKV", "SnapKV", "KeyDiff", "KNorm", "H2O", "ExpectedAttention",
+                        "StreamingLLM", "Random"}));
+}
