@@ -21,12 +21,11 @@ void validate_policy(const P& policy) {
   if constexpr (requires { policy.validate(); }) policy.validate();
 }
 
-/// What `evict` checks before any work.
+/// What is checked before any scoring.
 template <class R, class P, class T>
 void require_evictable(const P& policy, const KvView<T, R::space>& cache,
-                       const Evidence<R::space>& evidence, const Protect& protect) {
+                       const Evidence<R::space>& evidence) {
   validate_policy(policy);
-  require_valid(protect);
   require_evidence(evidence, policy.needs());
   require(cache.layout().longest() <= max_rows_per_head, "cache.rows", cache.layout().longest(),
           "<=", max_rows_per_head);
@@ -41,10 +40,49 @@ void score_rows(R& res, const P& policy, const KvView<T, R::space>& cache,
                 const Evidence<R::space>& evidence, ScoreView<R::space> scores) {
   const KvView<const std::remove_const_t<T>, R::space> rows(cache);
   static_assert(EvictionPolicy<P, R, std::remove_const_t<T>>, "P models EvictionPolicy");
-  detail::require_evictable<R>(policy, cache, evidence, {});
+  detail::require_evictable<R>(policy, cache, evidence);
   detail::require_scores(scores, cache.layout(), 1);
   if (cache.layout().total() == 0 && !res.workspace().counting()) return;
   policy.score(res, rows, evidence, scores);
+}
+
+/// Selects by scores that the caller has: divides the budget with the allocator, then keeps the
+/// best rows beside the protected ones. `cache` gives positions, row counts and the bytes of a row;
+/// its rows are not read. `comparable_across_heads` says what a policy says of its scores. Throws
+/// as evict_into does.
+template <class R, class T, class A = UniformBudget>
+void select_rows(R& res, Selection& kept, ScoreView<R::space> scores,
+                 const KvView<T, R::space>& cache, bool comparable_across_heads,
+                 const Budget& budget, const Protect& protect = {}, const A& allocator = {}) {
+  static_assert(BudgetAllocator<A, R>, "A models BudgetAllocator");
+  detail::require_scores(scores, cache.layout(), 1);
+  require_valid(protect);
+  const std::int64_t heads = cache.heads();
+  const Positions<R::space> positions(cache.positions());
+  WorkspaceScope scope(res.workspace());
+  auto* shares = scope.template carve<std::int64_t>("select_rows.shares", heads);
+  auto* counts = scope.template carve<std::int64_t>("select_rows.counts", heads);
+  std::vector<std::int64_t> counting_shares;
+  const bool counting = res.workspace().counting();
+  if (counting) {
+    // An allocator may read its shares while sizes are counted; the carves above are only addresses
+    // then.
+    counting_shares.resize(2 * static_cast<std::size_t>(heads));
+    shares = counting_shares.data();
+    counts = shares + heads;
+  }
+  budget.shares(cache.layout(), cache.row_bytes(), shares);
+  const AllocationInput<R::space> input{scores, positions, protect, shares,
+                                        comparable_across_heads};
+  allocator.allocate(res, input, counts);
+  if (counting) {
+    select_top(res, scores, positions, protect, nullptr, nullptr);
+    return;
+  }
+  std::int32_t* indices =
+      kept.reshape(std::span<const std::int64_t>(counts, static_cast<std::size_t>(heads)));
+  select_top(res, scores, positions, protect, kept.offsets().data(), indices);
+  kept.set_report(res.report());
 }
 
 /// Chooses the rows of every head that survive, without touching the cache: policy scores,
@@ -59,38 +97,14 @@ template <class R, class P, class T, class A = UniformBudget>
 void evict_into(R& res, Selection& kept, const P& policy, const KvView<T, R::space>& cache,
                 const Evidence<R::space>& evidence, const Budget& budget,
                 const Protect& protect = {}, const A& allocator = {}) {
-  static_assert(BudgetAllocator<A, R>, "A models BudgetAllocator");
-  detail::require_evictable<R>(policy, cache, evidence, protect);
-  const RowLayout<R::space>& layout = cache.layout();
-  const Positions<R::space> positions(cache.positions());
   WorkspaceScope scope(res.workspace());
-  const ScoreView<R::space> scores{scope.template carve<float>("evict.scores", layout.total()),
-                                   layout};
-  auto* shares = scope.template carve<std::int64_t>("evict.shares", layout.heads());
-  auto* counts = scope.template carve<std::int64_t>("evict.counts", layout.heads());
-  std::vector<std::int64_t> counting_shares;
-  const bool counting = res.workspace().counting();
-  if (counting) {
-    // An allocator may read its shares while sizes are counted; the carve above is only an address
-    // then.
-    counting_shares.resize(2 * static_cast<std::size_t>(layout.heads()));
-    shares = counting_shares.data();
-    counts = shares + layout.heads();
-  }
+  const ScoreView<R::space> scores{
+      scope.template carve<float>("evict.scores", cache.layout().total()), cache.layout()};
   res.report() = {};
-  budget.shares(layout, cache.row_bytes(), shares);
+  require_valid(protect);
   score_rows(res, policy, cache, evidence, scores);
-  const AllocationInput<R::space> input{scores, positions, protect, shares,
-                                        policy.comparable_across_heads()};
-  allocator.allocate(res, input, counts);
-  if (counting) {
-    select_top(res, scores, positions, protect, nullptr, nullptr);
-    return;
-  }
-  std::int32_t* indices =
-      kept.reshape(std::span<const std::int64_t>(counts, static_cast<std::size_t>(layout.heads())));
-  select_top(res, scores, positions, protect, kept.offsets().data(), indices);
-  kept.set_report(res.report());
+  select_rows(res, kept, scores, cache, policy.comparable_across_heads(), budget, protect,
+              allocator);
 }
 
 /// The same, returning the selection.

@@ -69,6 +69,9 @@ concept ScoringPolicy = requires(const P& policy, R& res, const KvView<const T, 
 ///   independent of budget and protection; independent of the other heads (a head alone scores as
 ///   in a batch, bitwise); deterministic; the cache is only read; the same for any number of
 ///   threads; asynchronous where the resources are.
+///   Called with a counting workspace (`res.workspace().counting()`) it carves what it needs and
+///   computes nothing; ops do so by themselves, a loop of a policy's own returns before it touches
+///   scores.
 /// * `validate()` (optional): throws invalid_argument for parameters outside their bounds.
 template <class P, class R = detail::ArchetypeResources, class T = float>
 concept EvictionPolicy =

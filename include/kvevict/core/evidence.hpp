@@ -19,17 +19,17 @@ namespace kvevict {
 /// position and below.
 template <MemorySpace S = MemorySpace::host>
 struct QueryWindow {
-  QueriesView<S> queries;
-  QueryPositions<S> positions;
+  QueriesView<S> queries = {};
+  QueryPositions<S> positions = {};
 };
 
 /// Mean and covariance of the queries to come, in the frame of the cached keys. Covariance is
 /// absent, diagonal or full.
 template <MemorySpace S = MemorySpace::host>
 struct QueryStatsView {
-  MatrixView<const float, S> mean;             ///< [query_head][dim]
-  MatrixView<const float, S> diagonal;         ///< [query_head][dim], or empty
-  MatrixBatchView<const float, S> covariance;  ///< [query_head][dim][dim], or empty
+  MatrixView<const float, S> mean = {};             ///< [query_head][dim]
+  MatrixView<const float, S> diagonal = {};         ///< [query_head][dim], or empty
+  MatrixBatchView<const float, S> covariance = {};  ///< [query_head][dim][dim], or empty
 };
 
 /// Which rows a probe attends to.
@@ -47,8 +47,8 @@ inline std::span<const EnumName<ProbeMask>> enum_names(ProbeMask) {
 /// A sample of queries, after RoPE, that stand for the queries to come.
 template <MemorySpace S = MemorySpace::host>
 struct ProbeQueries {
-  QueriesView<S> queries;
-  QueryPositions<S> positions;
+  QueriesView<S> queries = {};
+  QueryPositions<S> positions = {};
   ProbeMask mask = ProbeMask::none;
 };
 
@@ -57,7 +57,7 @@ struct ProbeQueries {
 template <MemorySpace S = MemorySpace::host>
 struct AttentionMass {
   const float* data = nullptr;
-  RowLayout<S> layout;
+  RowLayout<S> layout = {};
 };
 
 /// Per query head h a factor R_h [dim x dim] of the output projection, R_h^T R_h = W_h^T W_h with
@@ -65,7 +65,7 @@ struct AttentionMass {
 /// cost.
 template <MemorySpace S = MemorySpace::host>
 struct OutputProjection {
-  MatrixBatchView<const float, S> factors;  ///< [query_head][dim][dim]
+  MatrixBatchView<const float, S> factors = {};  ///< [query_head][dim][dim]
 };
 
 /// Kinds of evidence, for `needs()`.

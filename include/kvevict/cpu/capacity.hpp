@@ -149,7 +149,7 @@ void leverage_scores_impl(Resources& res, const RowsView<T>& values,
   res.parallel_for(factors.shape[0], [&](std::int64_t m, int worker) {
     leverage_of_head(
         values.head(m / group), map_matrix(&factors(m, 0, 0), dim, dim, factors.stride[1]),
-        root_weights.head(m), tiles + worker * tile, products + worker * tile, scores.head(m));
+        root_weights.head(m), 1.0, tiles + worker * tile, products + worker * tile, scores.head(m));
   });
 }
 

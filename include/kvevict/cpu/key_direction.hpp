@@ -43,7 +43,7 @@ void mean_direction_impl(Resources& res, const RowsView<T>& rows, MatrixView<flo
       for (Eigen::Index i = 0; i < block.rows(); ++i) {
         const auto row = block.row(i);
         const double norm = wide_norm(row);
-        if (norm != 0.0) sum += row.transpose().template cast<double>() / norm;
+        if (norm != 0.0) sum += row.transpose().template cast<double>() * (1.0 / norm);
       }
     });
     const std::int64_t n = rows.rows(h);

@@ -84,18 +84,20 @@ inline void exponential_root_weights_impl(Resources& res, ScoreView<> z, float s
     const std::int64_t skipped = std::min(skip_first, rows);
     const float* in = z.head(h);
     float* result = out.head(h);
-    float maximum = -std::numeric_limits<float>::infinity();
-    for (std::int64_t i = skipped; i < rows; ++i) {
-      maximum = in[i] <= maximum ? maximum : in[i];
-      if (std::isnan(maximum)) break;
-    }
     std::fill_n(result, skipped, 0.0f);
-    for (std::int64_t i = skipped; i < rows; ++i) {
-      // Half the exponent gives the root without squaring away small weights; the offset needs the
-      // weight itself.
-      const float shifted = scale * (in[i] - maximum);
-      result[i] = offset == 0.0f ? exp_nonpositive(0.5f * shifted)
-                                 : std::sqrt(exp_nonpositive(shifted) + offset);
+    if (skipped == rows) return;
+    const float maximum =
+        ArrayMap<const float>(in + skipped, rows - skipped).maxCoeff<Eigen::PropagateNaN>();
+    // Half the exponent gives the root without squaring away small weights; an offset needs the
+    // weight itself.
+    if (offset == 0.0f) {
+      for (std::int64_t i = skipped; i < rows; ++i) {
+        result[i] = exp_nonpositive(0.5f * (scale * (in[i] - maximum)));
+      }
+    } else {
+      for (std::int64_t i = skipped; i < rows; ++i) {
+        result[i] = std::sqrt(exp_nonpositive(scale * (in[i] - maximum)) + offset);
+      }
     }
   });
 }

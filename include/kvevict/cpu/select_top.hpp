@@ -88,25 +88,26 @@ inline void select_top_impl(Resources& res, ScoreView<> scores, const Positions<
     if (wanted > 0) {
       cut = find_cut(head, protect, row_positions, rows, wanted, histograms + worker * radix_bins);
     }
-    const auto keep = [&](std::int64_t i) { *out++ = static_cast<std::int32_t>(i); };
+    const std::int32_t* last = indices + offsets[h + 1];
     const auto keep_best = [&](std::int64_t begin, std::int64_t end) {
       if (wanted == 0) return;
-      for (std::int64_t i = begin; i < end; ++i) {
+      // Every row is written and only the end moves on, without a branch on the score.
+      for (std::int64_t i = begin; i < end && out != last; ++i) {
         const std::uint32_t key = ordered_key(head[i]);
-        if (key > cut.threshold) {
-          keep(i);
-        } else if (key == cut.threshold && cut.ties > 0) {
-          keep(i);
-          --cut.ties;
-        }
+        const std::int64_t tie = key == cut.threshold && cut.ties > 0 ? 1 : 0;
+        *out = static_cast<std::int32_t>(i);
+        out += (key > cut.threshold ? 1 : 0) + tie;
+        cut.ties -= tie;
       }
     };
     std::int64_t begin = 0;
     for_each_protected_range(protect, row_positions, rows,
-                             [&](std::int64_t first, std::int64_t last) {
+                             [&](std::int64_t first, std::int64_t after) {
                                keep_best(begin, first);
-                               for (std::int64_t i = first; i < last; ++i) keep(i);
-                               begin = last;
+                               for (std::int64_t i = first; i < after; ++i) {
+                                 *out++ = static_cast<std::int32_t>(i);
+                               }
+                               begin = after;
                              });
     keep_best(begin, rows);
   });

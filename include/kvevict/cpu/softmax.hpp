@@ -44,8 +44,9 @@ inline Exponentials exponentials(float* z, std::int64_t n) {
     result.sum = result.others = result.maximum = std::numeric_limits<float>::quiet_NaN();
     return result;
   }
-  Eigen::Index largest = 0;
-  result.maximum = row.maxCoeff(&largest);
+  // Eigen's maxCoeff with an index is not vectorised; a search for the value found is.
+  result.maximum = row.maxCoeff();
+  const std::int64_t largest = std::find(z, z + n, result.maximum) - z;
   result.largest = largest;
   if (result.maximum == -std::numeric_limits<float>::infinity()) {
     row.setZero();

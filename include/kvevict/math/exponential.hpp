@@ -9,9 +9,10 @@ namespace kvevict {
 
 /// exp(x) for x <= 0 within 2 units in the last place; 0 below -87.3, where the result would be
 /// subnormal; NaN for NaN. x = n ln 2 + r with |r| <= ln 2 / 2, then the Taylor polynomial of
-/// degree 7 (truncation below 6e-9) and an exact scaling by 2^n. Without branches or integer
-/// conversions, so that loops over it vectorise, and one value for one argument wherever it stands
-/// in a vector: library versions clamp in the vector body and not in the tail.
+/// degree 7 (truncation below 6e-9) and an exact scaling by 2^n. No branch, no integer conversion,
+/// the cut-off as a bit mask: loops over it vectorise on every instruction set, and one argument
+/// has one value wherever it stands in a vector (library versions treat the vector body and the
+/// tail differently).
 KVEVICT_HOST_DEVICE inline float exp_nonpositive(float x) {
   constexpr float lowest = -87.3f;
   constexpr float log2_e = 1.44269504089f;
@@ -19,10 +20,9 @@ KVEVICT_HOST_DEVICE inline float exp_nonpositive(float x) {
   constexpr float ln2_low = -2.12194440e-4f;
   constexpr float magic =
       12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer kept in the low bits
-  const float clamped = x < lowest ? lowest : x;
-  const float shifted = clamped * log2_e + magic;
+  const float shifted = x * log2_e + magic;
   const float n = shifted - magic;
-  const float r = (clamped - n * ln2_high) - n * ln2_low;
+  const float r = (x - n * ln2_high) - n * ln2_low;
   float p = 1.0f / 5040.0f;
   p = p * r + 1.0f / 720.0f;
   p = p * r + 1.0f / 120.0f;
@@ -34,7 +34,8 @@ KVEVICT_HOST_DEVICE inline float exp_nonpositive(float x) {
   const std::uint32_t exponent = (detail::bit_cast<std::uint32_t>(shifted) - 0x4b400000u + 127u)
                                  << 23;
   const float result = p * detail::bit_cast<float>(exponent);
-  return x < lowest ? 0.0f : result;
+  const std::uint32_t keep = 0u - static_cast<std::uint32_t>(!(x < lowest));
+  return detail::bit_cast<float>(detail::bit_cast<std::uint32_t>(result) & keep);
 }
 
 }  // namespace kvevict

@@ -12,9 +12,11 @@ namespace kvevict {
 KVEVICT_HOST_DEVICE constexpr std::uint32_t ordered_key(float score) {
   const std::uint32_t bits = detail::bit_cast<std::uint32_t>(score);
   const std::uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return 0;
-  if (magnitude == 0) return 0x80000000u;
-  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+  // Arithmetic, not branches: the signs of scores are random.
+  const std::uint32_t negative = 0u - (bits >> 31);
+  std::uint32_t key = bits ^ (negative | 0x80000000u);
+  key = magnitude == 0 ? 0x80000000u : key;
+  return magnitude > 0x7f800000u ? 0u : key;
 }
 
 }  // namespace kvevict

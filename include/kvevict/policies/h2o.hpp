@@ -104,11 +104,11 @@ class H2O::State {
                               per_query_head};
     const ScoreView<> step{scope.carve<float>("H2O.step", layout.total()), layout};
     const bool decaying = policy_.accumulation == Accumulation::decay;
-    const float decay = decaying ? static_cast<float>(policy_.decay) : 1.0f;
+    const float per_query = decaying ? static_cast<float>(policy_.decay) : 1.0f;
     attention_statistic(res, cache.keys(), Positions<>(cache.positions()),
                         ProbeQueries<>{window.queries, window.positions, ProbeMask::by_position},
                         1.0f / std::sqrt(static_cast<float>(cache.keys().dim())),
-                        AttentionStatistic::sum, weights, decay);
+                        AttentionStatistic::sum, weights, per_query);
     reduce_group(res, weights, GroupReduction::mean, ReductionDomain::linear, step);
     add(step, Positions<>(cache.positions()), window,
         decaying ? std::pow(policy_.decay, static_cast<double>(window.queries.count())) : 1.0);
@@ -160,7 +160,7 @@ class H2O::State {
   }
 
   void add(const ScoreView<>& step, const Positions<>& positions, const QueryWindow<>& window,
-           double decay) {
+           double kept_share) {
     heads_.resize(static_cast<std::size_t>(step.layout.heads()));
     for (std::int64_t h = 0; h < step.layout.heads(); ++h) {
       std::vector<Row>& head = heads_[static_cast<std::size_t>(h)];
@@ -174,7 +174,7 @@ class H2O::State {
           ++earlier;
         }
         Row& row = head[static_cast<std::size_t>(i)];
-        row.mass = row.mass * decay + static_cast<double>(step.head(h)[i]);
+        row.mass = row.mass * kept_share + static_cast<double>(step.head(h)[i]);
         row.seen += window.queries.count() - earlier;
       }
     }
