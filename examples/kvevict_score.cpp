@@ -97,6 +97,23 @@ void print_report(const kvevict::Report& report, std::int64_t nan_scores, std::s
   }
 }
 
+/// The rows to keep by scores that are there; `evict` does both steps at once.
+template <class T>
+kvevict::Selection select(kvevict::CpuResources& res, const kvevict::ScoreView<>& scores,
+                          const kvevict::KvView<const T>& cache, bool comparable_across_heads,
+                          const kvevict::Budget& budget, const Options& options) {
+  const kvevict::Protect protect{.sinks = options.sinks, .recent = options.recent};
+  kvevict::Selection kept;
+  if (options.scope == BudgetScope::global) {
+    const kvevict::GlobalBudget global{.allow_incomparable = options.allow_incomparable};
+    kvevict::select_rows(res, kept, scores, cache, comparable_across_heads, budget, protect,
+                         global);
+  } else {
+    kvevict::select_rows(res, kept, scores, cache, comparable_across_heads, budget, protect);
+  }
+  return kept;
+}
+
 template <class T>
 void run(const kvevict::AnyPolicy& policy, const CacheArrays& arrays, const Options& options) {
   kvevict::CpuResources res({.threads = options.threads});
@@ -112,7 +129,8 @@ void run(const kvevict::AnyPolicy& policy, const CacheArrays& arrays, const Opti
   for (const std::string& note : evidence.notes()) print("evidence", note);
 
   std::vector<float> scores(static_cast<std::size_t>(cache.layout().total()));
-  kvevict::score_rows(res, policy, cache, evidence.view(), {scores.data(), cache.layout()});
+  const kvevict::ScoreView<> score_view{scores.data(), cache.layout()};
+  kvevict::score_rows(res, policy, cache, evidence.view(), score_view);
   const double score_ms = watch.lap();
   const auto nan_scores =
       std::count_if(scores.begin(), scores.end(), [](float score) { return std::isnan(score); });
@@ -124,16 +142,10 @@ void run(const kvevict::AnyPolicy& policy, const CacheArrays& arrays, const Opti
 
   std::string times = milliseconds("evidence", evidence_ms) + milliseconds(", scores", score_ms);
   if (const auto budget = options.budget()) {
-    const kvevict::Protect protect{.sinks = options.sinks, .recent = options.recent};
-    kvevict::Selection kept;
     watch.lap();
-    if (options.scope == BudgetScope::global) {
-      kvevict::evict_into(res, kept, policy, cache, evidence.view(), *budget, protect,
-                          kvevict::GlobalBudget{.allow_incomparable = options.allow_incomparable});
-    } else {
-      kvevict::evict_into(res, kept, policy, cache, evidence.view(), *budget, protect);
-    }
-    times += milliseconds(", scores and selection", watch.lap());
+    const kvevict::Selection kept =
+        select(res, score_view, cache, policy.comparable_across_heads(), *budget, options);
+    times += milliseconds(", selection", watch.lap());
     print("kept", describe_kept(kept, cache));
     if (!options.kept.empty()) print("kept", write_kept(options.kept, kept));
   }

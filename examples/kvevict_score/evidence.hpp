@@ -64,6 +64,12 @@ class PreparedEvidence {
   void read_query_file(std::string_view need) {
     if (options_.queries.empty()) fail(need);
     queries_ = read_queries(options_.queries, arrays_);
+    const std::int64_t least = pre_rope() ? options_.skip_queries + 1 : 1;
+    if (queries_.shape[1] < least) {
+      throw FileError(queries_.file, "has " + std::to_string(queries_.shape[1]) +
+                                         " queries, must have at least " + std::to_string(least) +
+                                         (pre_rope() ? ", one more than --skip-queries" : ""));
+    }
   }
 
   /// The queries as the last tokens of the context, each at its own position.

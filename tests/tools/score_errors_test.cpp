@@ -151,12 +151,13 @@ TEST_CASE("kvevict_score: arrays that do not fit each other, with exit code 1") 
   refused(window + with("--queries", "q5.npy", {4, 8, 5}), {"q5.npy", "5 channels", "k.npy, 4"});
   refused(window + with("--queries", "q3.npy", {3, 8, 4}), {"q3.npy", "3 query heads", "2"});
   refused(window + with("--queries", "q9.npy", {4, 9, 4}), {"q9.npy", "9 queries", "8"});
-  refused(window + with("--queries", "q0.npy", {4, 0, 4}), {"quer", ">= 1"});
+  refused(window + with("--queries", "q0.npy", {4, 0, 4}), {"q0.npy", "0 queries", "at least 1"});
 
   const Arguments stats = files.cache("CapKV");
   refused(stats + files.post_rope() + Arguments{"--stats-window", "9"},
           {"q.npy", "8 queries", "--stats-window, 9"});
-  refused(stats + files.pre_rope() + Arguments{"--skip-queries", "8"}, {"8", "skip_first"});
+  refused(stats + files.pre_rope() + Arguments{"--skip-queries", "8"},
+          {"q.npy", "8 queries", "at least 9", "--skip-queries"});
   refused(stats + files.pre_rope() + Arguments{"--rope-dim", "5"}, {"rotary_dim", "5"});
   refused(stats + files.pre_rope() + Arguments{"--rope-theta", "-1"}, {"theta", "-1"});
 
