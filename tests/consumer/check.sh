@@ -19,7 +19,7 @@ quietly() {
 build_and_run() {
   local name=$1
   shift
-  quietly cmake -S "$here" -B "$build/$name" -G Ninja -DCMAKE_BUILD_TYPE=Release "$@"
+  quietly cmake -S "$here" -B "$build/$name" -G Ninja -DCMAKE_BUILD_TYPE=Debug "$@"
   quietly cmake --build "$build/$name"
   printf '%s: ' "$name"
   "$build/$name/consumer"
@@ -40,7 +40,7 @@ build_and_run add_subdirectory -DKVEVICT_SOURCE_DIR="$root"
 
 mkdir "$build/copied"
 cp -r "$root/include/kvevict" "$build/copied/"
-quietly "${CXX:-c++}" -std=c++20 -O2 -I "$build/copied" -isystem /usr/include/eigen3 -pthread \
+quietly "${CXX:-c++}" -std=c++20 -O1 -I "$build/copied" -isystem /usr/include/eigen3 -pthread \
   "$here/main.cpp" "$here/elsewhere.cpp" -o "$build/copied/consumer"
 printf 'copied folder: '
 "$build/copied/consumer"
