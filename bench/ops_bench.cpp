@@ -82,16 +82,17 @@ void add_rates(const std::shared_ptr<InputStore>& store, const Shape& s) {
       return Bounds(threads).copy(inputs.keys().data(), inputs.values().data(),
                                   inputs.keys().bytes());
     });
-    const double square = static_cast<double>(product_rows * s.dim * s.dim);
-    add_rate("product,rows_by_dim" + at, "flops", 2.0 * square,
+    const double square = static_cast<double>(s.dim * s.dim);
+    add_rate("product,square" + at, "flops", 2.0 * square * product_rows,
              [=] { return Bounds(threads).product(product_rows, s.dim, s.dim, 1.0); });
+    const std::int64_t window = window_queries * s.group;
     add_rate("product,window" + at, "flops",
-             2.0 * static_cast<double>(window_queries * s.dim * product_rows),
-             [=] { return Bounds(threads).product(window_queries, s.dim, product_rows, 1.0); });
-    add_rate("symmetric_product,float" + at, "flops", square,
-             [=] { return Bounds(threads).symmetric_product<float>(product_rows, s.dim, 1.0); });
-    add_rate("symmetric_product,double" + at, "flops", square,
-             [=] { return Bounds(threads).symmetric_product<double>(product_rows, s.dim, 1.0); });
+             2.0 * static_cast<double>(window * s.dim * product_rows),
+             [=] { return Bounds(threads).product(window, s.dim, product_rows, 1.0); });
+    add_rate("symmetric_product,float" + at, "flops", square * gram_rows,
+             [=] { return Bounds(threads).symmetric_product<float>(gram_rows, s.dim, 1.0); });
+    add_rate("symmetric_product,double" + at, "flops", square * gram_rows,
+             [=] { return Bounds(threads).symmetric_product<double>(gram_rows, s.dim, 1.0); });
     add_rate("exponentials" + at, "per_second", 1.0,
              [=] { return Bounds(threads).exponentials(1.0); });
   }

@@ -96,14 +96,19 @@ void score(benchmark::State& state, const Case& c, const Inputs<T>& inputs, int 
   }
 }
 
+std::string name_of(const Case& c, const char* type, const Shape& shape, int threads) {
+  std::string name = "policy/";
+  name.append(c.policy);
+  if (!c.parameters.empty()) name.append(",").append(c.parameters);
+  return name.append("/cpu/").append(type).append("/").append(shape_name(shape, threads));
+}
+
 template <class T>
 void add_cases(const std::shared_ptr<InputStore>& store, const Shape& shape) {
   for (const Case& c : cases) {
     for (int threads : thread_counts()) {
-      std::string name = "policy/" + std::string(c.policy);
-      if (!c.parameters.empty()) name += "," + std::string(c.parameters);
-      name += std::string("/cpu/") + type_name<T>() + "/" + shape_name(shape, threads);
-      add(name, [=](benchmark::State& state) { score(state, c, store->get<T>(shape), threads); });
+      add(name_of(c, type_name<T>(), shape, threads),
+          [=](benchmark::State& state) { score(state, c, store->get<T>(shape), threads); });
     }
   }
 }
