@@ -29,6 +29,7 @@ void require_evictable(const P& policy, const KvView<T, R::space>& cache,
   require_evidence(evidence, policy.needs());
   require(cache.layout().longest() <= max_rows_per_head, "cache.rows", cache.layout().longest(),
           "<=", max_rows_per_head);
+  if constexpr (R::space == MemorySpace::host) require_ascending_positions(cache);
 }
 
 }  // namespace detail
@@ -57,6 +58,7 @@ void select_rows(R& res, Selection& kept, ScoreView<R::space> scores,
   static_assert(BudgetAllocator<A, R>, "A models BudgetAllocator");
   detail::require_scores(scores, cache.layout(), 1);
   require_valid(protect);
+  if constexpr (R::space == MemorySpace::host) require_ascending_positions(cache);
   const std::int64_t heads = cache.heads();
   const Positions<R::space> positions(cache.positions());
   WorkspaceScope scope(res.workspace());

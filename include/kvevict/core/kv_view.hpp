@@ -63,6 +63,15 @@ class KvView {
     return view;
   }
 
+  /// The same places with other row counts and positions: what the cache holds after a compaction
+  /// in place. A cache whose positions were consecutive from 0 goes on as
+  /// `cache.with_layout(kept.layout(), Positions<S, const
+  /// std::int32_t>::packed(kept.indices().data()))`. Throws for `ragged` views, whose places follow
+  /// from their counts.
+  KvView with_layout(const RowLayout<S>& layout, Positions<S, position_type> positions) const {
+    return KvView(keys_.with_layout(layout), values_.with_layout(layout), positions);
+  }
+
   const RowsView<T, S>& keys() const { return keys_; }
   const RowsView<T, S>& values() const { return values_; }
   const Positions<S, position_type>& positions() const { return positions_; }
@@ -88,9 +97,9 @@ class KvView {
 /// Throws unless the positions of every head ascend strictly. O(rows).
 template <class T>
 void require_ascending_positions(const KvView<T>& cache) {
+  if (!cache.positions().stored()) return;
   for (std::int64_t h = 0; h < cache.heads(); ++h) {
     const auto row = cache.positions().row(h, cache.layout());
-    if (row.stored == nullptr) continue;
     for (std::int64_t i = 1; i < cache.rows(h); ++i) {
       require(row[i] > row[i - 1], "positions[row]", row[i], "above the position before it,",
               row[i - 1]);

@@ -13,10 +13,11 @@
 namespace kvevict::cpu {
 
 /// Queries whose logits over all rows of a head are held at once: up to 64, fewer for long heads,
-/// so that the block stays near 4 MiB.
-inline std::int64_t query_block(std::int64_t longest, std::int64_t queries) {
-  const std::int64_t floats = std::int64_t{1} << 20;
-  const std::int64_t fitting = floats / std::max<std::int64_t>(longest, 1);
+/// so that the block stays near 1 MiB, within a second-level cache. Depends on nothing but the
+/// head, as its scores must.
+inline std::int64_t query_block(std::int64_t rows, std::int64_t queries) {
+  const std::int64_t floats = std::int64_t{1} << 18;
+  const std::int64_t fitting = floats / std::max<std::int64_t>(rows, 1);
   return std::max<std::int64_t>(1, std::min<std::int64_t>({64, queries, fitting}));
 }
 
@@ -70,59 +71,64 @@ void attention_statistic_impl(Resources& res, const RowsView<T>& keys, const Pos
   const QueriesView<>& queries = probes.queries;
   const std::int64_t dim = keys.dim();
   const std::int64_t tile = tile_size(dim);
-  const std::int64_t longest = keys.layout().longest();
-  const std::int64_t block = query_block(longest, queries.count());
+  // The queries of a group lie under each other, so that a block of keys is converted and packed
+  // once for all.
+  const std::int64_t stacked = group * queries.count();
+  std::int64_t logits_size = 0;
+  for (std::int64_t h = 0; h < keys.heads(); ++h) {
+    logits_size = std::max(logits_size, query_block(keys.rows(h), stacked) * keys.rows(h));
+  }
+  const std::int64_t query_size = std::min<std::int64_t>(64, stacked) * dim;
   WorkspaceScope scope(res.workspace());
   float* tiles = scope.carve<float>("attention_statistic.tiles", res.threads() * tile);
-  float* logits = scope.carve<float>("attention_statistic.logits", res.threads() * block * longest);
-  float* query_rows =
-      scope.carve<float>("attention_statistic.queries", res.threads() * block * dim);
+  float* logits = scope.carve<float>("attention_statistic.logits", res.threads() * logits_size);
+  float* query_rows = scope.carve<float>("attention_statistic.queries", res.threads() * query_size);
   if (res.workspace().counting()) return;
   res.parallel_for(keys.heads(), [&](std::int64_t h, int worker) {
     const MatrixView<T> head = keys.head(h);
     const std::int64_t rows = head.shape[0];
     if (rows == 0) return;
     const auto row_positions = positions.row(h, keys.layout());
-    float* weights = logits + worker * block * longest;
-    float* query_tile = query_rows + worker * block * dim;
-    for (std::int64_t q = h * group; q < (h + 1) * group; ++q) {
-      float* result = out.head(q);
-      std::fill_n(result, rows, 0.0f);
-      for (std::int64_t first = 0; first < queries.count(); first += block) {
-        const std::int64_t count = std::min(block, queries.count() - first);
-        load_queries(queries, q, first, count, query_tile);
-        auto query_block = map_matrix(query_tile, count, dim);
-        query_block *= scale;
-        const auto visible_rows = [&](std::int64_t i) {
-          if (probes.mask == ProbeMask::none) return rows;
-          return row_positions.count_below(std::int64_t{probes.positions.at(h, first + i)} + 1,
-                                           rows);
-        };
-        // No query of the block sees beyond this row.
-        MatrixView<T> visible_head = head;
-        visible_head.shape[0] = 0;
-        for (std::int64_t i = 0; i < count; ++i) {
-          visible_head.shape[0] = std::max(visible_head.shape[0], visible_rows(i));
-        }
-        for_each_tile(visible_head, tiles + worker * tile,
-                      [&](std::int64_t start, const auto& key_block) {
-                        map_matrix(weights + start, count, key_block.rows(), rows).noalias() =
-                            query_block * key_block.transpose();
-                      });
-        for (std::int64_t i = 0; i < count; ++i) {
-          const std::int64_t visible = visible_rows(i);
-          if (visible == 0) continue;
-          float* row = weights + i * rows;
-          const Exponentials all = exponentials(row, visible);
-          if (all.sum == 0.0) continue;
-          const double weight = statistic == AttentionStatistic::sum && decay < 1.0f
-                                    ? std::pow(static_cast<double>(decay),
-                                               static_cast<double>(queries.count() - 1 - first - i))
-                                    : 1.0;
-          accumulate(statistic, all, row, visible, weight, result);
-        }
+    float* weights = logits + worker * logits_size;
+    float* query_tile = query_rows + worker * query_size;
+    for (std::int64_t q = h * group; q < (h + 1) * group; ++q) std::fill_n(out.head(q), rows, 0.0f);
+    const auto query_of = [&](std::int64_t i) { return i % queries.count(); };
+    const auto head_of = [&](std::int64_t i) { return h * group + i / queries.count(); };
+    const auto visible_rows = [&](std::int64_t i) {
+      if (probes.mask == ProbeMask::none) return rows;
+      return row_positions.count_below(std::int64_t{probes.positions.at(h, query_of(i))} + 1, rows);
+    };
+    const std::int64_t block = query_block(rows, stacked);
+    for (std::int64_t first = 0; first < stacked; first += block) {
+      const std::int64_t count = std::min(block, stacked - first);
+      // No query of the block sees beyond the rows of this view.
+      MatrixView<T> visible_head = head;
+      visible_head.shape[0] = 0;
+      for (std::int64_t i = 0; i < count; ++i) {
+        load_queries(queries, head_of(first + i), query_of(first + i), 1, query_tile + i * dim);
+        visible_head.shape[0] = std::max(visible_head.shape[0], visible_rows(first + i));
       }
-      finish(statistic, queries.count(), rows, result);
+      auto scaled_queries = map_matrix(query_tile, count, dim);
+      scaled_queries *= scale;
+      for_each_tile(visible_head, tiles + worker * tile,
+                    [&](std::int64_t start, const auto& key_block) {
+                      map_matrix(weights + start, count, key_block.rows(), rows).noalias() =
+                          scaled_queries * key_block.transpose();
+                    });
+      for (std::int64_t i = 0; i < count; ++i) {
+        const std::int64_t visible = visible_rows(first + i);
+        float* row = weights + i * rows;
+        const Exponentials all = exponentials(row, visible);
+        if (all.sum == 0.0) continue;  // it sees nothing
+        const std::int64_t age = queries.count() - 1 - query_of(first + i);
+        const double weight = statistic == AttentionStatistic::sum && decay < 1.0f
+                                  ? std::pow(static_cast<double>(decay), static_cast<double>(age))
+                                  : 1.0;
+        accumulate(statistic, all, row, visible, weight, out.head(head_of(first + i)));
+      }
+    }
+    for (std::int64_t q = h * group; q < (h + 1) * group; ++q) {
+      finish(statistic, queries.count(), rows, out.head(q));
     }
   });
 }
