@@ -156,7 +156,7 @@ text that follows, and prints how much of the model's behaviour survived.
   --sinks N                    first positions that are always kept; default: 4
   --recent N                   last rows that are always kept; default: 32
   --context N                  tokens to read before evicting; default: 2000
-  --continue N                 following tokens to compare on; default: 128
+  --continue N                 following tokens to compare on; default: 256
   --generate N                 tokens to generate after each eviction (first ratio and budget);
                                default: 32
   --rows float32|float16       type of the cached rows; default: float32

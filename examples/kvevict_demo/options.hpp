@@ -22,7 +22,7 @@ struct Options {
   std::int64_t sinks = 4;
   std::int64_t recent = 32;
   std::int64_t context = 2000;
-  std::int64_t continuation = 128;
+  std::int64_t continuation = 256;
   std::int64_t generate = 32;
   int threads = 0;  ///< 0: one for each hardware thread
   bool half_rows = false;
