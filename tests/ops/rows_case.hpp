@@ -37,10 +37,7 @@ class RowsCase {
  public:
   RowsCase(RowsForm form, std::vector<std::int64_t> rows, std::int64_t dim, std::uint64_t seed,
            Shape shape = Shape::normal)
-      : form_(form), rows_(std::move(rows)), dim_(dim) {
-    offsets_.push_back(0);
-    for (const std::int64_t n : rows_) offsets_.push_back(offsets_.back() + n);
-    place();
+      : RowsCase(form, std::move(rows), dim) {
     fill([&](std::int64_t h) {
       return random_values(shape, rows_[index(h)] * dim_, seed * 1000 + index(h));
     });
@@ -61,6 +58,20 @@ class RowsCase {
         }
       }
     }
+  }
+
+  // Tables point into the memory of their own case, so a copy has to be asked for.
+  RowsCase(const RowsCase&) = delete;
+  RowsCase& operator=(const RowsCase&) = delete;
+  RowsCase(RowsCase&&) = default;
+  RowsCase& operator=(RowsCase&&) = delete;
+  ~RowsCase() = default;
+  RowsCase copy() const {
+    RowsCase other(form_, rows_, dim_);
+    other.memory_ = memory_;
+    other.exact_ = exact_;
+    other.point();
+    return other;
   }
 
   std::int64_t heads() const { return static_cast<std::int64_t>(rows_.size()); }
@@ -85,7 +96,18 @@ class RowsCase {
     return text;
   }
 
+  // Everything, padding included.
+  const std::vector<T>& memory() const { return memory_; }
+
  private:
+  RowsCase(RowsForm form, std::vector<std::int64_t> rows, std::int64_t dim)
+      : form_(form), rows_(std::move(rows)), dim_(dim) {
+    offsets_.push_back(0);
+    for (const std::int64_t n : rows_) offsets_.push_back(offsets_.back() + n);
+    place();
+    point();
+  }
+
   static std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
   bool uniform() const {
     return std::all_of(rows_.begin(), rows_.end(),
@@ -114,6 +136,9 @@ class RowsCase {
         set_strides(0, 2 * dim_ + 1, 2, offsets_.back() * (2 * dim_ + 1) + 7 * heads());
         break;
     }
+  }
+
+  void point() {
     std::int64_t end = 0;
     table_.resize(rows_.size());
     for (std::int64_t h = heads() - 1; h >= 0; --h) {  // the last head first

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Caches whose elements lie beyond 2^31 and 2^33 elements from the base: memory of tens of
+// gigabytes of which only a few pages exist. An offset that is computed in 32 bits reads or writes
+// elsewhere.
+#include <cmath>
+#include <vector>
+
+#include "catch.hpp"
+#include "core/far_memory.hpp"
+#include "kvevict/cpu/attention_statistic.hpp"
+#include "kvevict/cpu/capacity.hpp"
+#include "kvevict/cpu/gather.hpp"
+#include "kvevict/cpu/key_direction.hpp"
+#include "kvevict/cpu/query_logits.hpp"
+#include "kvevict/cpu/row_norms.hpp"
+#include "kvevict/cpu/row_weighting.hpp"
+#include "kvevict/ops/key_direction.hpp"
+#include "kvevict/ops/row_norms.hpp"
+#include "ops/op_runs.hpp"
+#include "ops/rows_case.hpp"
+
+using namespace kvevict_test;
+using kvevict::half;
+using kvevict::MatrixBatchView;
+using kvevict::MatrixView;
+using kvevict::RowLayout;
+using kvevict::RowsView;
+
+namespace {
+
+constexpr std::int64_t heads = 3;
+constexpr std::int64_t rows = 4;
+constexpr std::int64_t dim = 5;
+
+// The same numbers twice: near each other, and far apart in one of three ways.
+struct FarCase {
+  FarMemory<half> memory;
+  RowsView<half> far;
+  RowsCase<half> near;
+
+  explicit FarCase(int form)
+      : memory(std::int64_t{1} << 35),
+        far(view_of(form)),
+        near(RowsForm::head_first, {rows, rows, rows}, dim, 8) {
+    for (std::int64_t h = 0; h < heads; ++h) {
+      for (std::int64_t i = 0; i < rows; ++i) {
+        for (std::int64_t c = 0; c < dim; ++c) far.head(h)(i, c) = near.view().head(h)(i, c);
+      }
+    }
+  }
+
+  RowsView<half> view_of(int form) {
+    constexpr std::int64_t head_stride = (std::int64_t{1} << 33) + 512;
+    constexpr std::int64_t row_stride = (std::int64_t{1} << 31) + 64;
+    constexpr std::int64_t channel_stride = (std::int64_t{1} << 29) + 32;
+    if (form == 0) {
+      return RowsView<half>::strided(memory.data(), heads, rows, dim, head_stride, row_stride);
+    }
+    if (form == 1) {
+      return RowsView<half>::strided(memory.data(), heads, rows, dim, head_stride, 16,
+                                     channel_stride);
+    }
+    return RowsView<half>::packed(memory.data(), RowLayout<>::uniform(heads, rows), dim,
+                                  row_stride + 128);
+  }
+};
+
+template <class Op>
+void check(Op&& op, std::int64_t group = 1) {
+  for (int form = 0; form < 3; ++form) {
+    FarCase c(form);
+    INFO("form " << form);
+    const auto layout = RowLayout<>::uniform(heads, rows).repeated(group);
+    const std::vector<float> near =
+        scores_of(layout, [&](auto& res, auto scores) { op(res, c.near.view(), scores); });
+    const std::vector<float> far = scores_of(
+        layout, [&](auto& res, auto scores) { op(res, RowsView<const half>(c.far), scores); });
+    REQUIRE(same_bits(far, near));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("ops read rows beyond 2^33 elements", "[ops][far]") {
+  const std::vector<float> numbers = random_values(Shape::normal, 6 * dim * dim, 3);
+  const auto vectors = MatrixView<const float>::packed(numbers.data(), 2 * heads, dim);
+  const auto matrices = MatrixBatchView<const float>::packed(numbers.data(), 2 * heads, dim, dim);
+  check([](auto& res, const auto& view, auto scores) { row_norms(res, view, 1.0f, scores); });
+  check([](auto& res, const auto& view, auto scores) {
+    std::vector<float> anchors(heads * dim);
+    const auto anchor = MatrixView<float>::packed(anchors.data(), heads, dim);
+    mean_direction(res, view, anchor);
+    cosine(res, view, MatrixView<const float>(anchor), -1.0f, scores);
+  });
+  check([&](auto& res, const auto& view,
+            auto scores) { query_logits(res, view, vectors, 1.0f, scores); },
+        2);
+  check(
+      [&](auto& res, const auto& view, auto scores) {
+        kvevict::QueryStatsView<> stats;
+        stats.covariance = matrices;
+        quadratic_form(res, view, stats, kvevict::Covariance::full, 1.0f, false, scores);
+      },
+      2);
+  check([&](auto& res, const auto& view, auto scores) {
+    const kvevict::ProbeQueries<> probes{
+        kvevict::QueriesView<>::packed(numbers.data(), heads, 2, dim),
+        {},
+        kvevict::ProbeMask::none};
+    attention_statistic(res, view, {}, probes, 0.4f, kvevict::AttentionStatistic::sum, scores);
+  });
+  check([&](auto& res, const auto& view, auto scores) {
+    for (std::int64_t i = 0; i < scores.layout.total(); ++i) scores.data[i] = 1.0f;
+    capacity_scores(res, view, scores, MatrixBatchView<const float>{},
+                    kvevict::Noise::relative(0.1), scores, scores);
+  });
+  check([&](auto& res, const auto& view, auto scores) {
+    for (std::int64_t i = 0; i < scores.layout.total(); ++i) scores.data[i] = 1.0f;
+    weight_by_norm(res, view, MatrixBatchView<const float>{}, kvevict::Epsilon{},
+                   kvevict::ReductionDomain::linear, scores);
+  });
+}
+
+TEST_CASE("queries beyond 2^33 elements", "[ops][far]") {
+  constexpr std::int64_t head_stride = (std::int64_t{1} << 33) + 512;
+  constexpr std::int64_t row_stride = (std::int64_t{1} << 31) + 64;
+  FarMemory<half> memory(std::int64_t{1} << 35);
+  std::vector<half> near;
+  for (const float x : random_values(Shape::normal, heads * 3 * dim, 5)) near.push_back(half(x));
+  for (std::int64_t q = 0; q < heads; ++q) {
+    for (std::int64_t i = 0; i < 3; ++i) {
+      for (std::int64_t c = 0; c < dim; ++c) {
+        memory.data()[q * head_stride + i * row_stride + c] =
+            near[static_cast<std::size_t>((q * 3 + i) * dim + c)];
+      }
+    }
+  }
+  const RowsCase<half> keys(RowsForm::head_first, {rows, rows, rows}, dim, 8);
+  const auto run = [&](const kvevict::QueriesView<>& queries) {
+    return scores_of(keys.layout(), [&](auto& res, auto scores) {
+      attention_statistic(res, keys.view(), {},
+                          kvevict::ProbeQueries<>{queries, {}, kvevict::ProbeMask::none}, 0.4f,
+                          kvevict::AttentionStatistic::sum, scores);
+    });
+  };
+  REQUIRE(same_bits(
+      run(kvevict::QueriesView<>::strided(memory.data(), heads, 3, dim, head_stride, row_stride)),
+      run(kvevict::QueriesView<>::packed(near.data(), heads, 3, dim))));
+}
+
+TEST_CASE("compaction beyond 2^33 elements", "[ops][far]") {
+  for (int form = 0; form < 3; ++form) {
+    FarCase c(form);
+    kvevict::Selection kept;
+    const std::vector<std::int64_t> counts = {2, 1, 3};
+    std::int32_t* out = kept.reshape(counts);
+    for (const std::int32_t i : {1, 3, 3, 0, 2, 3}) *out++ = i;
+    kvevict::CpuResources res({.threads = 2});
+    RowsCase<half> target(RowsForm::packed, counts, dim, 9);
+    gather_rows(res, kept.view(), RowsView<const half>(c.far), target.writable());
+    compact_rows(res, kept.view(), c.far);
+    INFO("form " << form);
+    for (std::int64_t h = 0; h < heads; ++h) {
+      for (std::int64_t j = 0; j < rows; ++j) {
+        const std::int64_t source =
+            j < kept.count(h) ? kept.head(h)[static_cast<std::size_t>(j)] : j;
+        for (std::int64_t d = 0; d < dim; ++d) {
+          REQUIRE(c.far.head(h)(j, d).bits == c.near.view().head(h)(source, d).bits);
+          if (j < kept.count(h)) {
+            REQUIRE(target.view().head(h)(j, d).bits == c.near.view().head(h)(source, d).bits);
+          }
+        }
+      }
+    }
+  }
+}
