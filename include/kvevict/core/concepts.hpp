@@ -61,17 +61,14 @@ concept ScoringPolicy = requires(const P& policy, R& res, const KvView<const T, 
 ///
 /// * `name()`: as published.
 /// * `needs()`: the evidence without which `score` cannot work; may depend on the parameters.
-/// * `comparable_across_heads()`: whether one threshold over several heads is meaningful (attention
-/// weights are
-///   comparable, norms and leverages are not). Global allocators ask.
+/// * `comparable_across_heads()`: whether one threshold over several heads is meaningful; global
+///   allocators ask. Attention weights are comparable, norms and leverages are not.
 /// * `score(res, cache, evidence, scores)`: writes every score; higher = keep. Promises, checked by
-/// the contract suite:
-///   independent of budget and protection; independent of the other heads (a head alone scores as
-///   in a batch, bitwise); deterministic; the cache is only read; the same for any number of
-///   threads; asynchronous where the resources are.
-///   Called with a counting workspace (`res.workspace().counting()`) it carves what it needs and
-///   computes nothing; ops do so by themselves, a loop of a policy's own returns before it touches
-///   scores.
+///   the contract suite: independent of budget and protection; independent of the other heads (a
+///   head alone scores as in a batch, bitwise); deterministic; the cache is only read; the same for
+///   any number of threads; asynchronous where the resources are. Called with a counting workspace
+///   (`res.workspace().counting()`) it carves what it needs and computes nothing: ops do so by
+///   themselves, a loop of a policy's own returns before it touches scores.
 /// * `validate()` (optional): throws invalid_argument for parameters outside their bounds.
 template <class P, class R = detail::ArchetypeResources, class T = float>
 concept EvictionPolicy =

@@ -44,8 +44,7 @@ void for_each_protected_range(const Protect& protect, const PositionRow<Int>& po
   const std::int64_t recent_begin = protect.recent < rows ? rows - protect.recent : 0;
   std::int64_t done = 0;  // rows before this one have been dealt with
   while (done < rows) {
-    // The range that starts first among those not yet passed, widened by every range that touches
-    // it.
+    // What is left of the range that starts first, the longest of several.
     std::int64_t begin = rows;
     std::int64_t end = rows;
     const auto offer = [&](std::int64_t first, std::int64_t last) {
