@@ -13,10 +13,8 @@ namespace kvevict {
 /// The rows of all heads of one tensor (keys, or values), each head a strided matrix [row][dim].
 /// Three ways to find a head's first element, each with 64-bit strides in elements:
 /// * `strided`: base + head * head_stride (contiguous tensors, any axis order),
-/// * `packed`: base + layout.offset(head) * row_stride (all heads one after another, ragged
-/// lengths: CSR),
-/// * `per_head`: a table of base pointers (heads of many layers, sequences, or separately allocated
-/// storage).
+/// * `packed`: base + layout.offset(head) * row_stride (all heads one after another, CSR),
+/// * `per_head`: a table of base pointers (heads of many layers or sequences, own allocations).
 template <class T, MemorySpace S = MemorySpace::host>
 class RowsView {
  public:

@@ -19,13 +19,12 @@ namespace kvevict {
 /// Scratch memory of a resources object: a bump arena of named, 256-byte-aligned carves that a
 /// `WorkspaceScope` gives back. Three modes:
 /// * owning (default): grows on demand; when the outermost scope ends it holds one block of the
-/// peak size, so that the
-///   same call a second time allocates nothing,
+/// peak
+///   size, so that the same call a second time allocates nothing,
 /// * the caller's buffer: never allocates; a carve that does not fit throws, naming itself and the
-/// bytes needed so far,
+///   bytes needed so far,
 /// * counting: hands out an address that nobody may touch and records the peak. An op in this mode
-/// returns after its carves, so that the
-///   size query runs the same code as the computation.
+///   returns after its carves, so that the size query runs the same code as the computation.
 class Workspace {
  public:
   Workspace() = default;

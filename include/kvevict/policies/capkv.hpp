@@ -31,8 +31,7 @@ inline std::span<const EnumName<CapKVForm>> enum_names(CapKVForm) {
 /// Query-aligned capacity (arXiv 2604.25975). Per query head, over the rows after `skip_first`,
 ///   reference: c_i = cos(mu, k_i),        w_i = exp(sharpness (c_i - max c)),  g_i = w_i + epsilon
 ///   paper:     l_i = mu . k_i / sqrt(d),  w_i = exp((l_i - max l) / temperature),  g_i = w_i
-///   A = s2 I + sum_i g_i u_i u_i^T,  score_i = w_i u_i^T A^-1 u_i,  reduced over the group after
-///   the solve,
+///   A = s2 I + sum_i g_i u_i u_i^T,  score_i = w_i u_i^T A^-1 u_i,  reduced over the group,
 /// u = v or R v as in Jacap; `pooled` solves one matrix per KV head with w averaged over the group.
 /// The first `skip_first` rows get the largest score of their head. 0 <= score < 1. Cost as Jacap.
 struct CapKV {

@@ -30,8 +30,8 @@ inline std::span<const EnumName<ValueNorm>> enum_names(ValueNorm) {
 }
 
 /// Attention that a Gaussian future query pays on average (arXiv 2510.00636). Per query head
-///   z_i = mu . k_i / sqrt(d) + k_i^T Lambda k_i / (2 d),  a = softmax over the rows after
-///   `skip_first`,
+///   z_i = mu . k_i / sqrt(d) + k_i^T Lambda k_i / (2 d),
+///   a   = softmax of z over the rows after `skip_first`:
 /// the logarithm of E exp(q . k / sqrt(d)); score_i = (mean over the group of a_i + epsilon) *
 /// |v_i|. The first `skip_first` rows get the largest score of their head; with no more rows than
 /// that all scores are equal. `log_domain` ranks by the logarithm of the same score: heads so sharp

@@ -34,10 +34,12 @@ inline std::span<const EnumName<WeightEvidence>> enum_names(WeightEvidence) {
 /// Jacobian-weighted capacity (arXiv 2609.08131, Algorithm 1, Eqs. 5-10): keep the rows whose
 /// values carry most of the channel from future queries to attention outputs. Per query head, over
 /// all N rows,
-///   a = softmax(k . mu / (temperature sqrt(d))),  rho_i = a_i (1 - a_i)   (diagonal of the softmax
-///   Jacobian) kappa_i = k_i^T Lambda k_i,  w_i = rho_i^2 kappa_i / d                (Eq. 8; w_i =
-///   rho_i^2 without covariance) A = s2 I + sum_i w_i u_i u_i^T,  score_i = w_i u_i^T A^-1 u_i
-///   (leverage = marginal capacity)
+///   a       = softmax(k . mu / (temperature sqrt(d)))
+///   rho_i   = a_i (1 - a_i)                   diagonal of the softmax Jacobian
+///   kappa_i = k_i^T Lambda k_i
+///   w_i     = rho_i^2 kappa_i / d             Eq. 8; rho_i^2 without covariance
+///   A       = s2 I + sum_i w_i u_i u_i^T
+///   score_i = w_i u_i^T A^-1 u_i              leverage: the marginal capacity of row i
 /// with u = v, or u = R v and R the factor of the output projection. From probes instead of the
 /// mean query: rho_i = mean over the probes of p_i (1 - p_i), w_i = rho_i^2. `pooled` solves one
 /// matrix per KV head, with w averaged over the group (probes: rho averaged), instead of one per
@@ -64,7 +66,7 @@ struct Jacap {
             .pooled = false,
             .evidence = WeightEvidence::mean};
   }
-  /// The default: what was measured to keep most (README, "Presets").
+  /// The default: what was measured to keep most (README, "Policies").
   static Jacap measured() { return {}; }
 
   std::string_view name() const { return "Jacap"; }
