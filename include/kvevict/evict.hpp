@@ -41,6 +41,7 @@ void score_rows(R& res, const P& policy, const KvView<T, R::space>& cache,
                 const Evidence<R::space>& evidence, ScoreView<R::space> scores) {
   const KvView<const std::remove_const_t<T>, R::space> rows(cache);
   static_assert(EvictionPolicy<P, R, std::remove_const_t<T>>, "P models EvictionPolicy");
+  res.report() = {};
   detail::require_evictable<R>(policy, cache, evidence);
   detail::require_scores(scores, cache.layout(), 1);
   if (cache.layout().total() == 0 && !res.workspace().counting()) return;
@@ -59,6 +60,7 @@ void select_rows(R& res, Selection& kept, ScoreView<R::space> scores,
   detail::require_scores(scores, cache.layout(), 1);
   require_valid(protect);
   if constexpr (R::space == MemorySpace::host) require_ascending_positions(cache);
+  res.report().nan_scores = 0;  // the rest of the report is what the last scoring left there
   const std::int64_t heads = cache.heads();
   const Positions<R::space> positions(cache.positions());
   WorkspaceScope scope(res.workspace());
@@ -102,7 +104,6 @@ void evict_into(R& res, Selection& kept, const P& policy, const KvView<T, R::spa
   WorkspaceScope scope(res.workspace());
   const ScoreView<R::space> scores{
       scope.template carve<float>("evict.scores", cache.layout().total()), cache.layout()};
-  res.report() = {};
   require_valid(protect);
   score_rows(res, policy, cache, evidence, scores);
   select_rows(res, kept, scores, cache, policy.comparable_across_heads(), budget, protect,

@@ -56,12 +56,17 @@ class Workspace {
     return Block(static_cast<std::byte*>(::operator new(bytes, alignment)));
   }
 
+  static Error failure(std::string_view name, const std::string& value, const std::string& bound) {
+    return Error(ErrorKind::backend, "workspace." + std::string(name), value, bound);
+  }
+
   std::byte* carve(std::string_view name, std::int64_t count, std::size_t element_size) {
     const auto alignment = static_cast<std::size_t>(workspace_alignment);
     const std::size_t limit = (SIZE_MAX / 4 - used_) / element_size;
-    require(count >= 0 && static_cast<std::size_t>(count) <= limit,
-            "workspace." + std::string(name), count, "an addressable number of elements",
-            ErrorKind::backend);
+    // Messages are built on failure only: a carve allocates nothing.
+    if (count < 0 || static_cast<std::size_t>(count) > limit) {
+      throw failure(name, detail::text_of(count) + " elements", "an addressable number of them");
+    }
     const std::size_t bytes =
         (static_cast<std::size_t>(count) * element_size + alignment - 1) / alignment * alignment;
     const std::size_t begin = used_;
@@ -86,9 +91,10 @@ class Workspace {
     const std::size_t skip =
         (alignment - reinterpret_cast<std::uintptr_t>(base_) % alignment) % alignment;
     const std::size_t needed = skip + begin + bytes;
-    require(needed <= capacity_, "workspace." + std::string(name),
-            detail::text_of(capacity_) + " bytes", "at least " + detail::text_of(needed),
-            ErrorKind::backend);
+    if (needed > capacity_) {
+      throw failure(name, detail::text_of(capacity_) + " bytes",
+                    "at least " + detail::text_of(needed));
+    }
     return base_ + skip + begin;
   }
 
@@ -96,8 +102,7 @@ class Workspace {
     try {
       overflow_.push_back(make_block(bytes));
     } catch (const std::bad_alloc&) {
-      throw Error(ErrorKind::backend, "workspace." + std::string(name),
-                  detail::text_of(bytes) + " bytes", "available memory");
+      throw failure(name, detail::text_of(bytes) + " bytes", "available memory");
     }
     return overflow_.back().get();
   }

@@ -44,9 +44,11 @@ inline void accumulate(AttentionStatistic statistic, const Exponentials& all, co
         const float p = e[j] * inverse;
         out[j] += p * (1.0f - p);
       }
-      // The largest weight alone can come so near 1 that 1 - p loses its digits.
-      out[all.largest] -= e[all.largest] * inverse * (1.0f - e[all.largest] * inverse);
-      out[all.largest] += jacobian_diagonal(all, all.largest, e[all.largest]);
+      // A weight above one half can come so near 1 that 1 - p loses its digits.
+      if (const float largest = e[all.largest]; 2.0 * static_cast<double>(largest) > all.sum) {
+        out[all.largest] -= largest * inverse * (1.0f - largest * inverse);
+        out[all.largest] += jacobian_diagonal(all, largest);
+      }
       break;
   }
 }

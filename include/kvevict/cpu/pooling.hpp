@@ -13,8 +13,7 @@ namespace kvevict::cpu {
 inline float maximum_of(const float* values, std::int64_t begin, std::int64_t end) {
   float largest = values[begin];
   for (std::int64_t i = begin + 1; i < end; ++i) {
-    largest = values[i] <= largest ? largest : values[i];
-    if (std::isnan(largest)) break;
+    if (!(values[i] <= largest) && !std::isnan(largest)) largest = values[i];
   }
   return largest;
 }

@@ -36,24 +36,24 @@ void weight_by_norm_impl(Resources& res, const RowsView<T>& rows,
     for (std::int64_t q = h * group; q < (h + 1) * group; ++q) {
       float* out = scores.head(q);
       const double added = epsilon.of(rows.rows(h));
-      for_each_tile(rows.head(h), tiles + worker * tile,
-                    [&](std::int64_t first, const auto& block) {
-                      const std::int64_t count = block.rows();
-                      auto product = map_matrix(products + worker * tile, count, dim);
-                      if (!transforms.empty()) {
-                        const auto transform =
-                            map_matrix(&transforms(q, 0, 0), dim, dim, transforms.stride[1]);
-                        product.noalias() = block * transform.transpose();
-                      }
-                      for (std::int64_t i = 0; i < count; ++i) {
-                        const float norm =
-                            transforms.empty() ? row_norm(block.row(i)) : row_norm(product.row(i));
-                        float& score = out[first + i];
-                        score = domain == ReductionDomain::logarithm
-                                    ? add_in_log_domain(score, added) + std::log(norm)
-                                    : (score + static_cast<float>(added)) * norm;
-                      }
-                    });
+      for_each_tile(
+          rows.head(h), tiles + worker * tile, [&](std::int64_t first, const auto& block) {
+            const std::int64_t count = block.rows();
+            auto product = map_matrix(products + worker * tile, count, dim);
+            if (!transforms.empty()) {
+              const auto transform =
+                  map_matrix(&transforms(q, 0, 0), dim, dim, transforms.stride[1]);
+              product.noalias() = block * transform.transpose();
+            }
+            for (std::int64_t i = 0; i < count; ++i) {
+              const double norm =
+                  transforms.empty() ? wide_norm(block.row(i)) : wide_norm(product.row(i));
+              float& score = out[first + i];
+              score = domain == ReductionDomain::logarithm
+                          ? add_in_log_domain(score, added) + static_cast<float>(std::log(norm))
+                          : static_cast<float>((static_cast<double>(score) + added) * norm);
+            }
+          });
     }
   });
 }

@@ -61,10 +61,12 @@ inline Exponentials exponentials(float* z, std::int64_t n) {
   return result;
 }
 
-/// a (1 - a) of entry i, given its exponential e.
-inline float jacobian_diagonal(const Exponentials& all, std::int64_t i, float e) {
+/// a (1 - a) of entry i, given its exponential e. Only an entry with more than half of the sum can
+/// be so near 1 that 1 - a needs the sum of the others; it is then the largest, and the only one,
+/// so that equal entries get equal results.
+inline float jacobian_diagonal(const Exponentials& all, float e) {
   const double value = static_cast<double>(e);
-  const double others = i == all.largest ? all.others : all.sum - value;
+  const double others = 2.0 * value > all.sum ? all.others : all.sum - value;
   return static_cast<float>(value * others / (all.sum * all.sum));
 }
 
@@ -103,7 +105,7 @@ inline void softmax_impl(Resources& res, ScoreView<> scores, std::int64_t skip_f
       const float scale = static_cast<float>(1.0 / all.sum);
       for (std::int64_t i = 0; i < n; ++i) z[i] *= scale;
     } else if (output == SoftmaxOutput::jacobian_diagonal) {
-      for (std::int64_t i = 0; i < n; ++i) z[i] = jacobian_diagonal(all, i, z[i]);
+      for (std::int64_t i = 0; i < n; ++i) z[i] = jacobian_diagonal(all, z[i]);
     }
   });
 }
