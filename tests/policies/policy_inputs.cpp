@@ -116,6 +116,17 @@ Evidence<> PolicyEvidence::for_policy(const AnyPolicy& policy, const PackedCache
   return with_mass(h2o != nullptr ? *h2o : H2O{}, cache);
 }
 
+std::vector<float> PolicyEvidence::all_values() const {
+  std::vector<float> all;
+  for (const auto* part : {&queries_, &mean_, &diagonal_, &covariance_, &probes_, &factors_}) {
+    all.insert(all.end(), part->begin(), part->end());
+  }
+  for (const auto* part : {&query_positions_, &probe_positions_}) {
+    for (const std::int32_t position : *part) all.push_back(static_cast<float>(position));
+  }
+  return all;
+}
+
 AnyPolicy make_policy(const std::string& name, const Pairs& parameters) {
   AnyPolicy policy = AnyPolicy::named(name);
   for (const auto& [parameter, value] : parameters) policy.set(parameter, value);

@@ -62,6 +62,10 @@ class PolicyEvidence {
   // What a policy may need: with mass for those that ask for it.
   kvevict::Evidence<> for_policy(const kvevict::AnyPolicy& policy, const PackedCache<float>& cache);
 
+  // Every number that the views refer to, but for the mass; and the mass of the last call.
+  std::vector<float> all_values() const;
+  const std::vector<float>& mass() const { return mass_; }
+
  private:
   std::vector<float> queries_;
   std::vector<std::int32_t> query_positions_;

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// A policy given less than it needs says what is missing, before any work.
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "contract/contract_case.hpp"
+#include "contract/policy_variants.hpp"
+#include "reference/random_inputs.hpp"
+
+using namespace kvevict_test;
+using kvevict::Error;
+using kvevict::ErrorKind;
+using kvevict::Evidence;
+using kvevict::EvidenceKind;
+
+namespace {
+
+Evidence<> without(Evidence<> evidence, EvidenceKind kind) {
+  switch (kind) {
+    case EvidenceKind::query_window:
+      evidence.query_window.reset();
+      break;
+    case EvidenceKind::query_stats:
+      evidence.query_stats.reset();
+      break;
+    case EvidenceKind::query_covariance_diagonal:
+      evidence.query_stats->diagonal = {};
+      evidence.query_stats->covariance = {};
+      break;
+    case EvidenceKind::query_covariance_full:
+      evidence.query_stats->covariance = {};
+      break;
+    case EvidenceKind::probes:
+      evidence.probes.reset();
+      break;
+    case EvidenceKind::attention_mass:
+      evidence.attention_mass.reset();
+      break;
+    case EvidenceKind::output_projection:
+      evidence.output_projection.reset();
+      break;
+  }
+  return evidence;
+}
+
+// Whether a policy with these needs can do without the kind: a full covariance serves as a diagonal
+// one as well, and a policy may choose the best of what is given.
+bool dispensable(kvevict::EvidenceSet needs, EvidenceKind kind) {
+  if (kind == EvidenceKind::query_covariance_diagonal) {
+    return !needs.contains(EvidenceKind::query_covariance_full);
+  }
+  return kind != EvidenceKind::probes;
+}
+
+// Scores and evicts; returns the refused argument, or nothing. Nothing may have been done then.
+std::string refused(const kvevict::AnyPolicy& policy, const kvevict::KvView<const float>& cache,
+                    const Evidence<>& evidence) {
+  kvevict::CpuResources res({.threads = 1});
+  std::vector<float> scores(static_cast<std::size_t>(cache.layout().total()), unwritten());
+  const std::vector<float> untouched = scores;
+  try {
+    kvevict::score_rows(res, policy, cache, evidence,
+                        kvevict::ScoreView<>{scores.data(), cache.layout()});
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::invalid_argument);
+    CHECK(same_bits(scores, untouched));
+    CHECK(res.workspace().peak_bytes() == 0);
+    CHECK(res.report() == kvevict::Report{});
+    CHECK_THROWS_AS(kvevict::evict(res, policy, cache, evidence, kvevict::Budget::rows(3)), Error);
+    return error.argument();
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("contract: missing evidence is named before any work", "[contract][evidence]") {
+  ContractCase given(contract_inputs());
+  for (const auto& [name, policy] : policy_variants()) {
+    const Evidence<> all = given.evidence_for(policy);
+    for (const EvidenceKind kind : kvevict::all_evidence_kinds) {
+      const std::string missing = refused(policy, given.view(), without(all, kind));
+      INFO(name << " without " << to_string(kind));
+      if (policy.needs().contains(kind)) {
+        CHECK(missing == "evidence." + std::string(to_string(kind)));
+      } else if (dispensable(policy.needs(), kind)) {
+        CHECK(missing.empty());
+      }
+    }
+  }
+}
+
+TEST_CASE("contract: no evidence at all", "[contract][evidence]") {
+  ContractCase given(contract_inputs());
+  for (const auto& [name, policy] : policy_variants()) {
+    const std::string missing = refused(policy, given.view(), {});
+    INFO(name << ": " << missing);
+    if (!policy.needs().empty()) CHECK_FALSE(missing.empty());
+    if (!missing.empty()) CHECK(missing.rfind("evidence.", 0) == 0);
+  }
+}
+
+TEST_CASE("contract: evidence of another shape is refused", "[contract][evidence]") {
+  const reference::InputShape shape = {
+      .group = 2, .rows = {20, 20}, .dim = 16, .value_dim = 12, .queries = 8, .probes = 5};
+  ContractCase given(reference::random_inputs(shape, 8));
+  reference::InputShape other_dim = shape;
+  other_dim.dim = 15;
+  other_dim.value_dim = 11;
+  reference::InputShape other_heads = shape;
+  other_heads.group = 1;
+  other_heads.rows = {20, 20, 20};
+  reference::InputShape other_rows = shape;
+  other_rows.rows = {20, 19};
+  ContractCase by_dim(reference::random_inputs(other_dim, 9));
+  ContractCase by_heads(reference::random_inputs(other_heads, 9));
+  ContractCase by_rows(reference::random_inputs(other_rows, 9));
+  const auto check_refused = [&](const kvevict::AnyPolicy& policy, const Evidence<>& evidence) {
+    kvevict::CpuResources res({.threads = 1});
+    std::vector<float> scores(40);
+    CHECK_THROWS_AS(kvevict::score_rows(res, policy, given.view(), evidence,
+                                        kvevict::ScoreView<>{scores.data(), given.cache.layout()}),
+                    Error);
+  };
+  for (const auto& [name, policy] : policy_variants()) {
+    INFO(name);
+    if (policy.needs().contains(EvidenceKind::attention_mass)) {
+      check_refused(policy, by_rows.evidence_for(policy));
+      continue;
+    }
+    // Policies that take what they need from the cache do not look at evidence at all.
+    if (refused(policy, given.view(), {}).empty()) continue;
+    check_refused(policy, by_dim.evidence.view());
+    check_refused(policy, by_heads.evidence.view());
+  }
+}

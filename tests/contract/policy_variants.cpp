@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "contract/policy_variants.hpp"
+
+#include <string_view>
+#include <type_traits>
+#include <variant>
+
+namespace kvevict_test {
+
+using namespace kvevict;
+
+namespace {
+
+template <class Field>
+std::vector<std::string> other_values(const Field&) {
+  std::vector<std::string> values;
+  if constexpr (std::is_same_v<Field, bool>) {
+    values = {"false", "true"};
+  } else if constexpr (std::is_enum_v<Field>) {
+    for (const auto& entry : enum_names(Field{})) values.emplace_back(entry.name);
+  } else if constexpr (std::is_same_v<Field, Noise>) {
+    values = {"absolute:0.5", "relative:0.01"};
+  } else if constexpr (std::is_same_v<Field, Epsilon>) {
+    values = {"absolute:0.02", "per_row:0.5"};
+  }
+  return values;
+}
+
+void add_variants(const AnyPolicy& policy, std::vector<PolicyVariant>& variants) {
+  const std::string name(policy.name());
+  variants.push_back({name, policy});
+  const auto visit = [&](std::string_view parameter, const auto& field, std::string_view) {
+    for (const std::string& value : other_values(field)) {
+      AnyPolicy changed = policy;
+      changed.set(parameter, value);
+      if (changed == policy) continue;
+      variants.push_back({name + " " + std::string(parameter) + "=" + value, changed});
+    }
+  };
+  std::visit([&](const auto& alternative) { alternative.parameters(alternative, visit); },
+             policy.variant());
+}
+
+}  // namespace
+
+const std::vector<PolicyVariant>& policy_variants() {
+  static const std::vector<PolicyVariant> all = [] {
+    std::vector<PolicyVariant> variants;
+    for (const AnyPolicy& policy : AnyPolicy::all()) add_variants(policy, variants);
+    return variants;
+  }();
+  return all;
+}
+
+std::vector<PolicyVariant> default_policies() {
+  std::vector<PolicyVariant> variants;
+  for (const AnyPolicy& policy : AnyPolicy::all()) {
+    variants.push_back({std::string(policy.name()), policy});
+  }
+  return variants;
+}
+
+bool keyed_by_head_number(const AnyPolicy& policy) { return policy.name() == "Random"; }
+
+bool uses_order_of_rows(const AnyPolicy& policy) {
+  // Random draws by position; the others attend causally, or pool along the rows.
+  for (const char* const name : {"SnapKV", "H2O", "StreamingLLM", "Random"}) {
+    if (policy.name() == name) return true;
+  }
+  return false;
+}
+
+bool uses_absolute_positions(const AnyPolicy& policy) {
+  return policy.name() == "StreamingLLM" || policy.name() == "Random";
+}
+
+}  // namespace kvevict_test

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kvevict/any_policy.hpp"
+
+namespace kvevict_test {
+
+// A policy with a name for the log: "Jacap covariance=full".
+struct PolicyVariant {
+  std::string name;
+  kvevict::AnyPolicy policy;
+};
+
+// Every policy of the library with its defaults, then with each value of each of its enumerations,
+// booleans and noises, one at a time.
+const std::vector<PolicyVariant>& policy_variants();
+
+// The defaults alone, for what takes long.
+std::vector<PolicyVariant> default_policies();
+
+// The documented exceptions. A new policy is held to every promise until it is named here.
+
+// Scores that depend on the number of the head among those given.
+bool keyed_by_head_number(const kvevict::AnyPolicy& policy);
+// Scores that depend on where a row stands among the others, not only on what it holds.
+bool uses_order_of_rows(const kvevict::AnyPolicy& policy);
+// Scores that depend on positions themselves, not only on their order and distances.
+bool uses_absolute_positions(const kvevict::AnyPolicy& policy);
+
+}  // namespace kvevict_test
