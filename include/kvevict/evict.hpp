@@ -34,18 +34,17 @@ void require_evictable(const P& policy, const KvView<T, R::space>& cache,
 
 }  // namespace detail
 
-/// Writes the policy's scores of all rows: what `evict` ranks by. Checks the policy's parameters
-/// and evidence first.
+/// Writes the policy's scores of all rows: what `evict` ranks by. Resets the report. Checks the
+/// policy's parameters and evidence first.
 template <class R, class P, class T>
 void score_rows(R& res, const P& policy, const KvView<T, R::space>& cache,
                 const Evidence<R::space>& evidence, ScoreView<R::space> scores) {
-  const KvView<const std::remove_const_t<T>, R::space> rows(cache);
   static_assert(EvictionPolicy<P, R, std::remove_const_t<T>>, "P models EvictionPolicy");
-  res.report() = {};
   detail::require_evictable<R>(policy, cache, evidence);
   detail::require_scores(scores, cache.layout(), 1);
+  res.report() = {};
   if (cache.layout().total() == 0 && !res.workspace().counting()) return;
-  policy.score(res, rows, evidence, scores);
+  policy.score(res, KvView<const std::remove_const_t<T>, R::space>(cache), evidence, scores);
 }
 
 /// Selects by scores that the caller has: divides the budget with the allocator, then keeps the
@@ -101,10 +100,12 @@ template <class R, class P, class T, class A = UniformBudget>
 void evict_into(R& res, Selection& kept, const P& policy, const KvView<T, R::space>& cache,
                 const Evidence<R::space>& evidence, const Budget& budget,
                 const Protect& protect = {}, const A& allocator = {}) {
+  // Before any work: a call that is refused does not even grow the workspace.
+  require_valid(protect);
+  detail::require_evictable<R>(policy, cache, evidence);
   WorkspaceScope scope(res.workspace());
   const ScoreView<R::space> scores{
       scope.template carve<float>("evict.scores", cache.layout().total()), cache.layout()};
-  require_valid(protect);
   score_rows(res, policy, cache, evidence, scores);
   select_rows(res, kept, scores, cache, policy.comparable_across_heads(), budget, protect,
               allocator);
