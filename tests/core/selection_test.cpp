@@ -6,21 +6,14 @@
 
 #include "catch.hpp"
 #include "core/errors.hpp"
+#include "core/selections.hpp"
 
 using kvevict::RowLayout;
 using kvevict::Selection;
 using kvevict_test::refused;
+using kvevict_test::selection_of;
 
 namespace {
-
-Selection selection_of(const std::vector<std::vector<std::int32_t>>& heads) {
-  std::vector<std::int64_t> counts;
-  for (const auto& head : heads) counts.push_back(static_cast<std::int64_t>(head.size()));
-  Selection selection;
-  std::int32_t* out = selection.reshape(counts);
-  for (const auto& head : heads) out = std::copy(head.begin(), head.end(), out);
-  return selection;
-}
 
 std::string problem(const std::vector<std::vector<std::int32_t>>& heads,
                     const RowLayout<>& layout) {

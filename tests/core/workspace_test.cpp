@@ -163,11 +163,11 @@ TEST_CASE("counts that no memory can hold are refused", "[core][workspace]") {
     Workspace workspace = counting ? Workspace::counter() : Workspace();
     WorkspaceScope scope(workspace);
     REQUIRE(refused([&] { scope.carve<float>("tiles", -1); }, ErrorKind::backend) ==
-            "workspace.tiles is -1, must be an addressable number of elements");
+            "workspace.tiles is -1 elements, must be an addressable number of them");
     // 2^62 floats are 2^64 bytes, which must not wrap to a small number.
     REQUIRE(
         refused([&] { scope.carve<float>("tiles", std::int64_t{1} << 62); }, ErrorKind::backend) ==
-        "workspace.tiles is 4611686018427387904, must be an addressable number of elements");
+        "workspace.tiles is 4611686018427387904 elements, must be an addressable number of them");
     REQUIRE_NOTHROW(scope.carve<float>("tiles", 4));
   }
 }

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kvevict/core/selection.hpp"
+
+namespace kvevict_test {
+
+// A selection of these row numbers, head by head, valid or not.
+inline kvevict::Selection selection_of(const std::vector<std::vector<std::int32_t>>& heads) {
+  std::vector<std::int64_t> counts;
+  std::vector<std::int32_t> rows;
+  for (const auto& head : heads) {
+    counts.push_back(static_cast<std::int64_t>(head.size()));
+    rows.insert(rows.end(), head.begin(), head.end());
+  }
+  kvevict::Selection selection;
+  // Without it g++ 12 warns of writes beyond the new object's single offset, which do not happen.
+  selection.reserve(static_cast<std::int64_t>(counts.size()),
+                    static_cast<std::int64_t>(rows.size()));
+  std::int32_t* out = selection.reshape(counts);
+  for (const std::int32_t row : rows) *out++ = row;
+  return selection;
+}
+
+}  // namespace kvevict_test
