@@ -39,6 +39,12 @@ void add_variants(const AnyPolicy& policy, std::vector<PolicyVariant>& variants)
   };
   std::visit([&](const auto& alternative) { alternative.parameters(alternative, visit); },
              policy.variant());
+  for (const std::string& preset : policy.presets()) {
+    AnyPolicy changed = policy;
+    changed.set("preset", preset);
+    if (changed == policy) continue;
+    variants.push_back({name + " preset=" + preset, changed});
+  }
 }
 
 }  // namespace

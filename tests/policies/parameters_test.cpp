@@ -233,3 +233,46 @@ TEST_CASE("parameters: policies are found by the names they were published under
                         "Jacap", "CapKV", "SnapKV", "KeyDiff", "KNorm", "H2O", "ExpectedAttention",
                         "StreamingLLM", "Random"}));
 }
+
+TEST_CASE("parameters: presets by name", "[policies][parameters]") {
+  const auto preset = [](const char* policy, const char* name) {
+    AnyPolicy changed = AnyPolicy::named(policy);
+    changed.set("preset", name);
+    return changed;
+  };
+  CHECK(preset("Jacap", "published") == AnyPolicy(kvevict::Jacap::published()));
+  CHECK(preset("Jacap", "measured") == AnyPolicy(kvevict::Jacap{}));
+  CHECK(preset("CapKV", "reference") == AnyPolicy(kvevict::CapKV::reference()));
+  CHECK(preset("CapKV", "measured") == AnyPolicy(kvevict::CapKV{}));
+  CHECK(preset("SnapKV", "published") == AnyPolicy(kvevict::SnapKV{}));
+  CHECK(preset("H2O", "published") == AnyPolicy(kvevict::H2O{}));
+  CHECK(preset("H2O", "observed_attention") == AnyPolicy(kvevict::H2O::observed_attention()));
+  CHECK(preset("ExpectedAttention", "published") == AnyPolicy(kvevict::ExpectedAttention{}));
+  CHECK(preset("ExpectedAttention", "leaderboard") ==
+        AnyPolicy(kvevict::ExpectedAttention::leaderboard()));
+
+  // A preset replaces every parameter; what is set after it stays.
+  AnyPolicy policy = AnyPolicy::named("Jacap");
+  policy.set("temperature=3");
+  policy.set("preset=published");
+  CHECK(policy == AnyPolicy(kvevict::Jacap::published()));
+  policy.set("temperature=3");
+  CHECK(value_of(policy, "temperature") == "3");
+  CHECK(value_of(policy, "noise") == "absolute:1");
+}
+
+TEST_CASE("parameters: unknown presets list the valid ones", "[policies][parameters]") {
+  for (const AnyPolicy& policy : AnyPolicy::all()) {
+    const std::string name(policy.name());
+    const Error error = refusal(name, "preset=no_such");
+    INFO(error.what());
+    CHECK(says(error, name));
+    CHECK(says(error, "'no_such'"));
+    for (const std::string& preset : policy.presets()) {
+      CHECK(says(error, preset));
+      AnyPolicy changed = policy;
+      changed.set("preset", preset);
+      CHECK(changed.name() == policy.name());
+    }
+  }
+}
