@@ -32,6 +32,20 @@ void require_evictable(const P& policy, const KvView<T, R::space>& cache,
   if constexpr (R::space == MemorySpace::host) require_ascending_positions(cache);
 }
 
+/// What an allocator must hand out, checked before the caller's selection is touched.
+template <MemorySpace S>
+void require_counts(const std::int64_t* counts, const Protect& protect,
+                    const Positions<S>& positions, const RowLayout<S>& layout) {
+  for (std::int64_t h = 0; h < layout.heads(); ++h) {
+    const std::int64_t rows = layout.rows(h);
+    require(counts[h] >= 0 && counts[h] <= rows, "counts", counts[h],
+            "in [0, rows of the head], rows =", rows);
+    const std::int64_t held = count_protected(protect, positions.row(h, layout), rows);
+    require(held <= counts[h], "protected rows", held, "at most the rows that a head keeps,",
+            counts[h], ErrorKind::budget);
+  }
+}
+
 }  // namespace detail
 
 /// Writes the policy's scores of all rows: what `evict` ranks by. Resets the report. Checks the
@@ -82,6 +96,9 @@ void select_rows(R& res, Selection& kept, ScoreView<R::space> scores,
     select_top(res, scores, positions, protect, nullptr, nullptr);
     return;
   }
+  if constexpr (R::space == MemorySpace::host) {
+    detail::require_counts(counts, protect, positions, cache.layout());
+  }
   std::int32_t* indices =
       kept.reshape(std::span<const std::int64_t>(counts, static_cast<std::size_t>(heads)));
   select_top(res, scores, positions, protect, kept.offsets().data(), indices);
@@ -95,7 +112,7 @@ void select_rows(R& res, Selection& kept, ScoreView<R::space> scores,
 /// matrices without weight).
 ///
 /// Throws invalid_argument (shapes, parameters, missing evidence), budget (protected rows do not
-/// fit) or unsupported; `kept` is then unspecified but valid, the cache untouched.
+/// fit) or unsupported; `kept` and the cache are untouched then.
 template <class R, class P, class T, class A = UniformBudget>
 void evict_into(R& res, Selection& kept, const P& policy, const KvView<T, R::space>& cache,
                 const Evidence<R::space>& evidence, const Budget& budget,
