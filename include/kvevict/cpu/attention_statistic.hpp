@@ -16,7 +16,7 @@ namespace kvevict::cpu {
 /// so that the block stays near 1 MiB, within a second-level cache. Depends on nothing but the
 /// head, as its scores must.
 inline std::int64_t query_block(std::int64_t rows, std::int64_t queries) {
-  const std::int64_t floats = std::int64_t{1} << 18;
+  const std::int64_t floats = std::int64_t{1} << 20;
   const std::int64_t fitting = floats / std::max<std::int64_t>(rows, 1);
   return std::max<std::int64_t>(1, std::min<std::int64_t>({64, queries, fitting}));
 }
