@@ -13,8 +13,8 @@
 namespace kvevict::cpu {
 
 /// Queries whose logits over all rows of a head are held at once: up to 64, fewer for long heads,
-/// so that the block stays near 4 MiB: smaller blocks pack the keys of long heads too often. Depends
-/// on nothing but the head, as its scores must.
+/// so that the block stays near 4 MiB: smaller blocks pack the keys of long heads too often.
+/// Depends on nothing but the head, as its scores must.
 inline std::int64_t query_block(std::int64_t rows, std::int64_t queries) {
   const std::int64_t floats = std::int64_t{1} << 20;
   const std::int64_t fitting = floats / std::max<std::int64_t>(rows, 1);
