@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "kvevict/allocators/global.hpp"
 #include "kvevict/cpu/attention_statistic.hpp"
 #include "kvevict/cpu/capacity.hpp"
 #include "kvevict/cpu/gather.hpp"
@@ -21,6 +22,9 @@
 #include "kvevict/cpu/row_weighting.hpp"
 #include "kvevict/cpu/select_top.hpp"
 #include "kvevict/cpu/softmax.hpp"
+#include "kvevict/evict.hpp"
+#include "kvevict/policies/keydiff.hpp"
+#include "kvevict/policies/knorm.hpp"
 #include "ops/rows_case.hpp"
 #include "support/allocation_counter.hpp"
 
@@ -170,6 +174,28 @@ TEST_CASE("after a first call no op allocates", "[cpu][workspace]") {
       INFO(op.name << ", " << threads << " threads");
       REQUIRE(allocations == 0);
     }
+  }
+}
+
+TEST_CASE("after a first call evict_into does not allocate", "[cpu][workspace]") {
+  const RowsCase<half> rows(RowsForm::packed, {300, 0, 130}, 64, 1);
+  const kvevict::KvView<const half> cache(rows.view(), rows.view());
+  for (const int threads : {1, 2}) {
+    CpuResources res({.threads = threads});
+    kvevict::Selection kept;
+    const auto evict_twice = [&] {
+      const kvevict::Protect protect{.sinks = 4, .recent = 8};
+      evict_into(res, kept, kvevict::KeyDiff{}, cache, {}, kvevict::Budget::evict_ratio(0.5),
+                 protect);
+      evict_into(res, kept, kvevict::KNorm{}, cache, {}, kvevict::Budget::rows(60), protect,
+                 kvevict::GlobalBudget{.allow_incomparable = true});
+    };
+    evict_twice();
+    evict_twice();
+    const AllocationScope scope;
+    evict_twice();
+    const std::int64_t allocations = scope.count().allocations;
+    REQUIRE(allocations == 0);
   }
 }
 

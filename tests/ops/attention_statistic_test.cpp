@@ -72,7 +72,7 @@ TEMPLATE_TEST_CASE("queries of each element type", "[ops][attention]", float, ha
 TEST_CASE("more queries than are held at once", "[ops][attention]") {
   const RowsCase<float> rows(RowsForm::packed, {9, 140}, 8, 7);
   for (const std::int64_t count : {1, 63, 64, 65, 200}) {
-    const QueriesCase<float> queries(2, count, 8, 33);
+    const QueriesCase<float> queries(4, count, 8, 33);
     for (const AttentionStatistic statistic : all_statistics) check(rows, queries, statistic);
   }
 }
@@ -87,11 +87,11 @@ TEST_CASE("older queries weigh less by the decay", "[ops][attention]") {
 
 TEST_CASE("long heads shrink the block of queries and change no bit elsewhere",
           "[ops][attention]") {
-  // With 30,000 rows 34 queries fit at once instead of 64. The short head must not notice that it
-  // shares a call with the long one.
+  // With 30,000 rows fewer queries fit at once. The short head must not notice that it shares a
+  // call with the long one.
   constexpr std::int64_t dim = 8;
   const RowsCase<half> both(RowsForm::packed, {300, 30000}, dim, 9);
-  const QueriesCase<float> queries(2, 70, dim, 35);
+  const QueriesCase<float> queries(4, 70, dim, 35);
   for (const AttentionStatistic statistic :
        {AttentionStatistic::mean, AttentionStatistic::mean_jacobian_diagonal}) {
     check(both, queries, statistic);
@@ -100,13 +100,13 @@ TEST_CASE("long heads shrink the block of queries and change no bit elsewhere",
   const auto alone = kvevict::RowsView<const half>::strided(
       alone_rows.data, 1, 300, dim, 0, alone_rows.stride[0], alone_rows.stride[1]);
   const auto run = [&](const kvevict::RowsView<const half>& rows, std::int64_t heads) {
-    return scores_of(rows.layout(), [&](auto& res, auto scores) {
-      const auto view = kvevict::QueriesView<>::packed(queries.data.data(), heads, 70, dim);
+    return scores_of(rows.layout().repeated(2), [&](auto& res, auto scores) {
+      const auto view = kvevict::QueriesView<>::packed(queries.data.data(), 2 * heads, 70, dim);
       attention_statistic(res, rows, {}, without_mask(view), 0.3f, AttentionStatistic::sum, scores);
     });
   };
   const std::vector<float> together = run(both.view(), 2);
-  REQUIRE(same_bits({together.begin(), together.begin() + 300}, run(alone, 1)));
+  REQUIRE(same_bits({together.begin(), together.begin() + 600}, run(alone, 1)));
 }
 
 TEST_CASE("weights that come near one keep p (1 - p)", "[ops][attention]") {

@@ -179,8 +179,8 @@ class RowsCase {
   reference::Heads exact_;
 };
 
-// Calls `use(rows)` for rows of every form and of lengths around the 128 rows that the CPU backend
-// converts at a time.
+// Calls `use(rows)` for rows of every form, of lengths around the 128 rows that the CPU backend
+// converts at a time, and of every dimension up to the largest of `dims`.
 template <class T, class Use>
 void for_each_rows_case(Use&& use,
                         std::initializer_list<std::int64_t> dims = {1, 2, 3, 7, 8, 17, 64, 130}) {
@@ -192,6 +192,9 @@ void for_each_rows_case(Use&& use,
     for (const RowsForm form : ragged_forms) {
       use(RowsCase<T>(form, {5, 0, 129, 1, 257, 128}, dim, seed++));
     }
+  }
+  for (std::int64_t dim = 1; dim <= std::max(dims); ++dim) {
+    use(RowsCase<T>(RowsForm::packed, {3, 2}, dim, seed++));
   }
   for (const std::int64_t rows : {0, 1, 2, 127, 128, 257}) {
     use(RowsCase<T>(RowsForm::head_first, {rows, rows, rows}, 17, seed++));
