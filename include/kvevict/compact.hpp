@@ -14,7 +14,6 @@ namespace detail {
 
 template <class T, MemorySpace S>
 void require_compactable(const Selection& kept, const KvView<T, S>& cache) {
-  static_assert(!std::is_const_v<T>, "compaction writes to the cache");
   require_valid(kept.view(), cache.layout());
 }
 
@@ -29,7 +28,8 @@ void require_compactable(const Selection& kept, const KvView<T, S>& cache) {
 /// Throws invalid_argument for a selection of another cache and unsupported for positions that
 /// several heads share; cache and positions are untouched then.
 template <class R, class T>
-void compact(R& res, const Selection& kept, const KvView<T, R::space>& cache) {
+requires(!std::is_const_v<T>)  // compaction writes to the cache
+    void compact(R& res, const Selection& kept, const KvView<T, R::space>& cache) {
   detail::require_compactable(kept, cache);
   require(!cache.positions().is_shared() || cache.heads() <= 1, "cache.positions",
           "shared by all heads", "packed or per head, since heads keep different rows",

@@ -71,6 +71,8 @@ void select_rows(R& res, Selection& kept, ScoreView<R::space> scores,
                  const Budget& budget, const Protect& protect = {}, const A& allocator = {}) {
   static_assert(BudgetAllocator<A, R>, "A models BudgetAllocator");
   detail::require_scores(scores, cache.layout(), 1);
+  require(cache.layout().is_uniform() || cache.layout().offsets() != kept.offsets().data(), "kept",
+          "the selection whose offsets the cache view reads", "another one");
   require_valid(protect);
   if constexpr (R::space == MemorySpace::host) require_ascending_positions(cache);
   res.report().nan_scores = 0;  // the rest of the report is what the last scoring left there
@@ -117,6 +119,7 @@ template <class R, class P, class T, class A = UniformBudget>
 void evict_into(R& res, Selection& kept, const P& policy, const KvView<T, R::space>& cache,
                 const Evidence<R::space>& evidence, const Budget& budget,
                 const Protect& protect = {}, const A& allocator = {}) {
+  static_assert(EvictionPolicy<P, R, std::remove_const_t<T>>, "P models EvictionPolicy");
   // Before any work: a call that is refused does not even grow the workspace.
   require_valid(protect);
   detail::require_evictable<R>(policy, cache, evidence);

@@ -63,12 +63,14 @@ class KvView {
     return view;
   }
 
-  /// The same places with other row counts and positions: what the cache holds after a compaction
-  /// in place. A cache whose positions were consecutive from 0 goes on as
-  /// `cache.with_layout(kept.layout(), Positions<S, const
-  /// std::int32_t>::packed(kept.indices().data()))`. Throws for `ragged` views, whose places follow
-  /// from their counts.
+  /// The same places with other row counts and positions: the view of what the cache holds after a
+  /// compaction in place, `cache.with_layout(kept.layout(), positions)`. The view refers to the
+  /// offsets of `kept`. Positions stored for each head, `Positions::per_head`, stay valid through
+  /// compactions; packed ones keep their old places and are refused. Throws unsupported for them
+  /// and for `ragged` rows, whose places follow from their counts.
   KvView with_layout(const RowLayout<S>& layout, Positions<S, position_type> positions) const {
+    require(std::is_const_v<T> || !positions.is_packed(), "positions", "packed",
+            "per head: packed ones do not move with their offsets", ErrorKind::unsupported);
     return KvView(keys_.with_layout(layout), values_.with_layout(layout), positions);
   }
 

@@ -73,6 +73,7 @@ class Positions {
   /// False for `consecutive`, which has nothing to compact.
   bool stored() const { return form_ != Form::consecutive; }
   bool is_shared() const { return form_ == Form::shared; }
+  bool is_packed() const { return form_ == Form::packed; }
 
   KVEVICT_HOST_DEVICE PositionRow<Int> row(std::int64_t head, const RowLayout<S>& layout) const {
     switch (form_) {
@@ -108,5 +109,9 @@ class Positions {
   Int* array_ = nullptr;
   Int* const* table_ = nullptr;
 };
+
+/// Positions that compaction can move.
+template <MemorySpace S = MemorySpace::host>
+using MutablePositions = Positions<S, std::int32_t>;
 
 }  // namespace kvevict

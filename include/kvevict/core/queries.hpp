@@ -98,19 +98,26 @@ class QueryPositions {
   /// Query i stands at `first + i`.
   static QueryPositions consecutive(std::int32_t first) {
     QueryPositions p;
+    p.given_ = true;
     p.first_ = first;
     return p;
   }
   static QueryPositions shared(const std::int32_t* array) {
     QueryPositions p;
+    p.given_ = true;
     p.array_ = array;
     return p;
   }
   static QueryPositions per_head(const std::int32_t* const* table) {
     QueryPositions p;
+    p.given_ = true;
     p.table_ = table;
     return p;
   }
+
+  /// False for a default-constructed object: positions have no default where a mask depends on
+  /// them.
+  bool given() const { return given_; }
 
   KVEVICT_HOST_DEVICE std::int32_t at(std::int64_t kv_head, std::int64_t query) const {
     const std::int64_t i = query + offset_;
@@ -126,6 +133,7 @@ class QueryPositions {
   }
 
  private:
+  bool given_ = false;
   std::int32_t first_ = 0;
   std::int64_t offset_ = 0;
   const std::int32_t* array_ = nullptr;

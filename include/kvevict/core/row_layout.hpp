@@ -75,6 +75,8 @@ class RowLayout {
   KVEVICT_HOST_DEVICE std::int64_t total() const { return total_ * group_; }
   KVEVICT_HOST_DEVICE std::int64_t longest() const { return longest_; }
   KVEVICT_HOST_DEVICE bool is_uniform() const { return offsets_ == nullptr; }
+  /// The offsets of a ragged layout, null for a uniform one.
+  KVEVICT_HOST_DEVICE const std::int64_t* offsets() const { return offsets_; }
 
   KVEVICT_HOST_DEVICE std::int64_t rows(std::int64_t head) const {
     const std::int64_t base = head / group_;

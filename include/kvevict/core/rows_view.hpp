@@ -45,6 +45,14 @@ class RowsView {
                            std::int64_t row_stride, std::int64_t channel_stride = 1) {
     RowsView view(layout, dim, row_stride, channel_stride);
     require(table != nullptr || layout.heads() == 0, "table", "null", "one pointer for each head");
+    if constexpr (S == MemorySpace::host) {
+      for (std::int64_t h = 0; h < layout.heads(); ++h) {
+        if (table[h] == nullptr && layout.rows(h) > 0) {
+          require(false, "table[" + detail::text_of(h) + "]", "null",
+                  "a pointer to the head's rows");
+        }
+      }
+    }
     view.table_ = table;
     return view;
   }

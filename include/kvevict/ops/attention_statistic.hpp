@@ -32,6 +32,8 @@ void attention_statistic(R& res, const RowsView<T, R::space>& keys,
   detail::require_dim(probes.queries.dim(), keys.dim(), "queries.dim");
   const std::int64_t group =
       detail::require_group(probes.queries.heads(), keys.heads(), "queries.heads");
+  require(probes.mask == ProbeMask::none || probes.positions.given(), "queries.positions",
+          "missing", "given for a mask by position");
   require(probes.queries.count() >= 1, "queries.count", probes.queries.count(), ">=", 1);
   detail::require_scores(out, keys.layout(), group, "out");
   attention_statistic_impl(res, keys, positions, probes, group, scale, statistic, decay, out);

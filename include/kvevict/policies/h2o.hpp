@@ -34,9 +34,9 @@ inline std::span<const EnumName<Accumulation>> enum_names(Accumulation) {
 ///
 ///   H2O policy;
 ///   H2O::State state(policy);
-///   state.observe(res, cache, queries);      // after every chunk or step, rows of the chunk
-///   included evict(res, policy, cache, {.attention_mass = state.mass()}, budget, {.recent = ...});
-///   state.compact(kept);                     // together with the cache
+///   state.observe(res, cache, queries);  // after every chunk or step, its rows included
+///   evict(res, policy, cache, {.attention_mass = state.mass()}, budget, {.recent = ...});
+///   state.compact(kept);                 // together with the cache
 ///
 /// The published protection is the most recent half of the budget.
 struct H2O {

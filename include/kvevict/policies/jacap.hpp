@@ -92,6 +92,8 @@ struct Jacap {
              ScoreView<R::space> scores) const {
     const bool from_probes = evidence == WeightEvidence::probes ||
                              (evidence == WeightEvidence::automatic && given.probes.has_value());
+    require(from_probes || given.query_stats.has_value(), "evidence.probes", "missing",
+            "given for Jacap, or evidence.query_stats instead");
     if (!from_probes) require_evidence(given, evidence_for(covariance));
     const std::int64_t query_heads =
         from_probes ? given.probes->queries.heads() : given.query_stats->mean.shape[0];
