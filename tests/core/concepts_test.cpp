@@ -28,12 +28,12 @@ struct Archetype {
   template <class R, class T>
   void score(R&, const KvView<const T, R::space>&, const Evidence<R::space>&,
              ScoreView<R::space>) const;
-  friend bool operator==(const Archetype&, const Archetype&) = default;
+  [[maybe_unused]] friend bool operator==(const Archetype&, const Archetype&) = default;
 };
 
 template <class Base>
 struct Comparable : Base {
-  friend bool operator==(const Comparable&, const Comparable&) { return true; }
+  [[maybe_unused]] friend bool operator==(const Comparable&, const Comparable&) { return true; }
 };
 
 struct WithoutName {
@@ -77,7 +77,7 @@ struct WithoutEquality {
 
 struct WithoutCopy : WithoutEquality {
   std::unique_ptr<int> state;
-  friend bool operator==(const WithoutCopy&, const WithoutCopy&) { return true; }
+  [[maybe_unused]] friend bool operator==(const WithoutCopy&, const WithoutCopy&) { return true; }
 };
 
 // A policy whose scoring changes it is not a configuration.
@@ -100,7 +100,9 @@ struct WithWritableCache : WithoutScore {
 
 struct WithNeedsOfOneKind : Archetype {
   kvevict::EvidenceKind needs() const;
-  friend bool operator==(const WithNeedsOfOneKind&, const WithNeedsOfOneKind&) { return true; }
+  [[maybe_unused]] friend bool operator==(const WithNeedsOfOneKind&, const WithNeedsOfOneKind&) {
+    return true;
+  }
 };
 
 // A policy for one element type and the host only is one for exactly that.
