@@ -5,7 +5,6 @@
 #include <stdexcept>
 #include <variant>
 
-#include "kvevict/cpu/projection_factor.hpp"
 #include "kvevict/cpu/query_moments.hpp"
 #include "policies/any_policy_calls.hpp"
 #include "policies/policy_inputs.hpp"
@@ -50,7 +49,7 @@ GoldenCase& golden_case(const GoldenEntry& entry) {
   return cases.try_emplace(entry.case_name(), entry.case_name()).first->second;
 }
 
-GoldenCase::GoldenCase(const std::string& name) : name_(name), factors_(query_heads, dim) {
+GoldenCase::GoldenCase(const std::string& name) {
   const std::string folder = name + "/input/";
   keys_ = load(folder + "keys");
   values_ = load(folder + "values");
@@ -60,9 +59,8 @@ GoldenCase::GoldenCase(const std::string& name) : name_(name), factors_(query_he
   queries_after_rope_ = load(folder + "queries_post_rope");
   probes_ = load(folder + "probe_queries");
   probe_positions_ = golden_data().array(folder + "probe_positions").values_int32();
-  const std::vector<float> w_o = load(folder + "output_projection");
-  factors_.add_layer(
-      res_, MatrixView<const float>::packed(w_o.data(), query_heads * dim, query_heads * dim));
+  factors_ =
+      projection_factors(load(folder + "output_projection"), query_heads * dim, query_heads, dim);
 }
 
 ProbeQueries<> GoldenCase::probes() const {
@@ -71,7 +69,7 @@ ProbeQueries<> GoldenCase::probes() const {
           QueryPositions<>::shared(probe_positions_.data()), ProbeMask::none};
 }
 
-const QueryStats& GoldenCase::stats(const Pairs& evidence, Covariance covariance) {
+QueryStats& GoldenCase::stats(const Pairs& evidence, Covariance covariance) {
   const auto known = stats_.find({evidence, covariance});
   if (known != stats_.end()) return known->second;
   QueryStats made =
@@ -117,7 +115,8 @@ Evidence<> GoldenCase::evidence(const GoldenEntry& entry) {
   }
   const auto projection = entry.parameters.find("output_projection");
   if (projection != entry.parameters.end() && projection->second != "none") {
-    given.output_projection = factors_.view();
+    given.output_projection = {
+        MatrixBatchView<const float>::packed(factors_.data(), query_heads, dim, dim)};
   }
   return given;
 }

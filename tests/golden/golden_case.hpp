@@ -9,7 +9,6 @@
 
 #include "kvevict/any_policy.hpp"
 #include "kvevict/cpu/resources.hpp"
-#include "kvevict/output_projection.hpp"
 #include "kvevict/query_stats.hpp"
 #include "support/golden.hpp"
 
@@ -43,16 +42,15 @@ class GoldenCase {
   // The evidence that the line of an entry names, made from the queries. Lives as long as the case.
   kvevict::Evidence<> evidence(const GoldenEntry& entry);
 
-  const std::string& name() const { return name_; }
+  // The statistics that the evidence of an entry names.
+  kvevict::QueryStats& stats(const Pairs& evidence, kvevict::Covariance covariance);
 
  private:
   static kvevict::QueriesView<> view(const std::vector<float>& queries) {
     return kvevict::QueriesView<>::packed(queries.data(), query_heads, rows, dim);
   }
-  const kvevict::QueryStats& stats(const Pairs& evidence, kvevict::Covariance covariance);
   kvevict::AttentionMass<> mass(const Pairs& parameters);
 
-  std::string name_;
   kvevict::CpuResources res_{{.threads = 1}};
   std::vector<float> keys_;
   std::vector<float> values_;
@@ -62,7 +60,7 @@ class GoldenCase {
   std::vector<float> queries_after_rope_;
   std::vector<float> probes_;
   std::vector<std::int32_t> probe_positions_;
-  kvevict::ProjectionFactors factors_;
+  std::vector<float> factors_;
   std::map<std::pair<Pairs, kvevict::Covariance>, kvevict::QueryStats> stats_;
   std::map<Pairs, std::vector<float>> masses_;
 };

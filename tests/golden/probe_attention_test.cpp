@@ -6,11 +6,11 @@
 #include "catch.hpp"
 #include "golden/golden_checks.hpp"
 #include "kvevict/allocators/global.hpp"
-#include "kvevict/cpu/attention_statistic.hpp"
 #include "kvevict/cpu/global_counts.hpp"
 #include "kvevict/cpu/group_reduction.hpp"
 #include "kvevict/cpu/select_top.hpp"
 #include "kvevict/evict.hpp"
+#include "policies/any_policy_calls.hpp"
 
 using namespace kvevict_test;
 using kvevict::AttentionStatistic;

@@ -15,17 +15,6 @@ namespace {
 constexpr std::int64_t heads = GoldenCase::query_heads;
 constexpr std::int64_t dim = GoldenCase::dim;
 
-kvevict::QueryStats stats_of(const GoldenEntry& entry, kvevict::Covariance covariance) {
-  kvevict::CpuResources res({.threads = 2});
-  const Pairs& evidence = entry.evidence;
-  return kvevict::estimate_query_stats(
-      res, golden_case(entry).queries_before_rope(), golden_rope(evidence),
-      {.next_position = required_integer(evidence, "next_position"),
-       .future = required_integer(evidence, "future"),
-       .skip_first = required_integer(evidence, "skip_first"),
-       .covariance = covariance});
-}
-
 void check(const GoldenEntry& entry, const std::vector<float>& got,
            const std::vector<double>& want) {
   const Comparison comparison = compare(got, want, entry.tolerance);
@@ -39,7 +28,7 @@ TEST_CASE("golden: the mean of future queries", "[golden]") {
   for (const char* const name : {"gpl3_l09", "code_l17"}) {
     const GoldenEntry& entry = golden_data().entry(std::string(name) + "/tensor/query_mean");
     for (const auto covariance : {kvevict::Covariance::none, kvevict::Covariance::full}) {
-      kvevict::QueryStats stats = stats_of(entry, covariance);
+      kvevict::QueryStats& stats = golden_case(entry).stats(entry.evidence, covariance);
       check(entry, {stats.mean(0), stats.mean(0) + heads * dim},
             golden_data().array(entry.id).values_double());
     }
@@ -49,9 +38,10 @@ TEST_CASE("golden: the mean of future queries", "[golden]") {
 TEST_CASE("golden: the covariance of future queries, whole and diagonal", "[golden]") {
   const GoldenEntry& entry = golden_data().entry("gpl3_l09/tensor/query_covariance");
   const std::vector<double> want = golden_data().array(entry.id).values_double();
-  kvevict::QueryStats full = stats_of(entry, kvevict::Covariance::full);
+  kvevict::QueryStats& full = golden_case(entry).stats(entry.evidence, kvevict::Covariance::full);
   check(entry, {full.second(0), full.second(0) + heads * dim * dim}, want);
-  kvevict::QueryStats diagonal = stats_of(entry, kvevict::Covariance::diagonal);
+  kvevict::QueryStats& diagonal =
+      golden_case(entry).stats(entry.evidence, kvevict::Covariance::diagonal);
   std::vector<double> variances;
   for (std::int64_t i = 0; i < heads * dim; ++i) {
     variances.push_back(want[static_cast<std::size_t>(i * dim + i % dim)]);

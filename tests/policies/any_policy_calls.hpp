@@ -9,19 +9,24 @@
 // The library's calls with a policy chosen at run time instantiate every policy, which takes a
 // compiler far longer than any test. They are compiled once for each element type, in
 // any_policy_calls_*.cpp; a test that includes this header and links kvevict_policy_calls only
-// parses them. All of evict, workspace_bytes and score_rows goes through these.
-#define KVEVICT_TEST_ANY_POLICY_CALLS(prefix, T)                                              \
-  prefix template void kvevict::score_rows(kvevict::CpuResources&, const kvevict::AnyPolicy&, \
-                                           const kvevict::KvView<const T>&,                   \
-                                           const kvevict::Evidence<>&, kvevict::ScoreView<>); \
-  prefix template void kvevict::evict_into(                                                   \
-      kvevict::CpuResources&, kvevict::Selection&, const kvevict::AnyPolicy&,                 \
-      const kvevict::KvView<const T>&, const kvevict::Evidence<>&, const kvevict::Budget&,    \
-      const kvevict::Protect&, const kvevict::UniformBudget&);                                \
-  prefix template void kvevict::evict_into(                                                   \
-      kvevict::CpuResources&, kvevict::Selection&, const kvevict::AnyPolicy&,                 \
-      const kvevict::KvView<const T>&, const kvevict::Evidence<>&, const kvevict::Budget&,    \
-      const kvevict::Protect&, const kvevict::GlobalBudget&);
+// parses them. All of evict, workspace_bytes and score_rows goes through these. The attention of
+// probes comes along.
+#define KVEVICT_TEST_ANY_POLICY_CALLS(prefix, T)                                                \
+  prefix template void kvevict::score_rows(kvevict::CpuResources&, const kvevict::AnyPolicy&,   \
+                                           const kvevict::KvView<const T>&,                     \
+                                           const kvevict::Evidence<>&, kvevict::ScoreView<>);   \
+  prefix template void kvevict::evict_into(                                                     \
+      kvevict::CpuResources&, kvevict::Selection&, const kvevict::AnyPolicy&,                   \
+      const kvevict::KvView<const T>&, const kvevict::Evidence<>&, const kvevict::Budget&,      \
+      const kvevict::Protect&, const kvevict::UniformBudget&);                                  \
+  prefix template void kvevict::evict_into(                                                     \
+      kvevict::CpuResources&, kvevict::Selection&, const kvevict::AnyPolicy&,                   \
+      const kvevict::KvView<const T>&, const kvevict::Evidence<>&, const kvevict::Budget&,      \
+      const kvevict::Protect&, const kvevict::GlobalBudget&);                                   \
+  prefix template void kvevict::attention_statistic(                                            \
+      kvevict::CpuResources&, const kvevict::RowsView<const T>&, const kvevict::Positions<>&,   \
+      const kvevict::ProbeQueries<>&, float, kvevict::AttentionStatistic, kvevict::ScoreView<>, \
+      float);
 
 KVEVICT_TEST_ANY_POLICY_CALLS(extern, float)
 KVEVICT_TEST_ANY_POLICY_CALLS(extern, kvevict::half)

@@ -87,6 +87,42 @@ TEST_CASE("CapKV: orthonormal values give w / (s2 + w)", "[policies][capkv]") {
   }
 }
 
+TEST_CASE("CapKV: epsilon joins the weights of the matrix, not those of the score",
+          "[policies][capkv]") {
+  // So it is r (w + epsilon) / w that sums to d - s2 tr(A^-1).
+  const reference::Inputs inputs = reference::random_inputs({.group = 1, .rows = {50}}, 6);
+  const CapKV policy{
+      .form = CapKVForm::reference, .epsilon = 0.25, .skip_first = 0, .noise = Noise::absolute(2)};
+  const std::vector<float> scores = library_scores(policy, inputs);
+  const double* mean = inputs.stats.mean[0].data();
+  std::vector<double> cosines(50);
+  for (std::size_t i = 0; i < 50; ++i) {
+    const double* key = &inputs.keys[0].data[8 * i];
+    cosines[i] = reference::dot(mean, key, 8) / reference::norm(mean, 8) / reference::norm(key, 8);
+  }
+  const double largest = *std::max_element(cosines.begin(), cosines.end());
+  reference::Matrix a = reference::identity(8);
+  for (double& value : a.data) value *= 2;
+  double sum = 0;
+  for (std::size_t i = 0; i < 50; ++i) {
+    const double w = std::exp(5 * (cosines[i] - largest));
+    sum += static_cast<double>(scores[i]) * (w + 0.25) / w;
+    for (std::size_t r = 0; r < 8; ++r) {
+      for (std::size_t c = 0; c < 8; ++c) {
+        a(r, c) += (w + 0.25) * inputs.values[0](i, r) * inputs.values[0](i, c);
+      }
+    }
+  }
+  const reference::LinearSystem system(a);
+  double trace = 0;
+  for (std::size_t c = 0; c < 8; ++c) {
+    std::vector<double> unit(8, 0.0);
+    unit[c] = 1;
+    trace += system.solve(unit)[c];
+  }
+  CHECK(sum == Approx(8 - 2 * trace).epsilon(1e-4));
+}
+
 TEST_CASE("CapKV: the skipped rows rank first and take no part", "[policies][capkv]") {
   const reference::Inputs inputs = reference::random_inputs({.rows = {40}}, 4);
   for (const CapKV& policy : {CapKV{}, CapKV::reference()}) {

@@ -33,6 +33,26 @@ Error refusal(const std::string& policy, const std::string& assignment) {
   throw;
 }
 
+// Values of one parameter, separated by bars, and what an error says of them.
+struct Row {
+  const char* policy;
+  const char* parameter;
+  const char* values;
+  const char* valid = "";
+};
+
+std::vector<std::string> values_of(const Row& row) {
+  std::vector<std::string> values(1);
+  for (const char* c = row.values; *c != 0; ++c) {
+    if (*c == '|') {
+      values.emplace_back();
+    } else {
+      values.back() += *c;
+    }
+  }
+  return values;
+}
+
 bool says(const Error& error, const std::string& part) {
   return std::string(error.what()).find(part) != std::string::npos;
 }
@@ -52,59 +72,54 @@ TEST_CASE("parameters: present values read back as they were written", "[policie
 }
 
 TEST_CASE("parameters: every spelling of every value", "[policies][parameters]") {
-  struct Case {
-    std::string policy;
-    std::string parameter;
-    std::vector<std::string> values;
-  };
-  const std::vector<std::string> booleans = {"true", "false"};
-  const std::vector<std::string> reductions = {"mean", "max", "sum"};
-  const std::vector<std::string> covariances = {"none", "diagonal", "full"};
-  const std::vector<std::string> noises = {"absolute:1", "absolute:1e-09", "relative:0.1",
-                                           "relative:0.30000000000000004"};
-  const std::vector<std::string> projections = {"none", "factor"};
-  const std::vector<Case> cases = {
-      {"Jacap", "temperature", {"1", "10", "0.1", "1e-300"}},
+  constexpr const char* booleans = "true|false";
+  constexpr const char* reductions = "mean|max|sum";
+  constexpr const char* covariances = "none|diagonal|full";
+  constexpr const char* noises =
+      "absolute:1|absolute:1e-09|relative:0.1|relative:0.30000000000000004";
+  constexpr const char* projections = "none|factor";
+  constexpr Row rows[] = {
+      {"Jacap", "temperature", "1|10|0.1|1e-300"},
       {"Jacap", "covariance", covariances},
       {"Jacap", "noise", noises},
       {"Jacap", "output_projection", projections},
       {"Jacap", "reduction", reductions},
       {"Jacap", "pooled", booleans},
-      {"Jacap", "evidence", {"automatic", "mean", "probes"}},
-      {"CapKV", "form", {"paper", "reference"}},
-      {"CapKV", "sharpness", {"5", "0.25"}},
-      {"CapKV", "temperature", {"1", "2.5"}},
-      {"CapKV", "epsilon", {"0", "1e-06", "1"}},
-      {"CapKV", "skip_first", {"0", "4", "1000000"}},
+      {"Jacap", "evidence", "automatic|mean|probes"},
+      {"CapKV", "form", "paper|reference"},
+      {"CapKV", "sharpness", "5|0.25"},
+      {"CapKV", "temperature", "1|2.5"},
+      {"CapKV", "epsilon", "0|1e-06|1"},
+      {"CapKV", "skip_first", "0|4|1000000"},
       {"CapKV", "noise", noises},
       {"CapKV", "output_projection", projections},
       {"CapKV", "reduction", reductions},
       {"CapKV", "pooled", booleans},
-      {"SnapKV", "window", {"1", "64", "9223372036854775807"}},
-      {"SnapKV", "kernel", {"1", "3", "65"}},
-      {"SnapKV", "pooling", {"average", "max"}},
+      {"SnapKV", "window", "1|64|9223372036854775807"},
+      {"SnapKV", "kernel", "1|3|65"},
+      {"SnapKV", "pooling", "average|max"},
       {"SnapKV", "count_padding", booleans},
       {"SnapKV", "reduction", reductions},
-      {"H2O", "accumulation", {"sum", "mean", "decay"}},
-      {"H2O", "decay", {"0.5", "1", "1e-300"}},
+      {"H2O", "accumulation", "sum|mean|decay"},
+      {"H2O", "decay", "0.5|1|1e-300"},
       {"ExpectedAttention", "covariance", covariances},
-      {"ExpectedAttention", "value_norm", {"none", "norm", "output_projection"}},
-      {"ExpectedAttention", "epsilon", {"absolute:0", "absolute:0.02", "per_row:0.5"}},
-      {"ExpectedAttention", "skip_first", {"0", "4"}},
+      {"ExpectedAttention", "value_norm", "none|norm|output_projection"},
+      {"ExpectedAttention", "epsilon", "absolute:0|absolute:0.02|per_row:0.5"},
+      {"ExpectedAttention", "skip_first", "0|4"},
       {"ExpectedAttention", "reduction", reductions},
       {"ExpectedAttention", "log_domain", booleans},
-      {"StreamingLLM", "sinks", {"0", "4"}},
-      {"Random", "seed", {"0", "18446744073709551615"}},
+      {"StreamingLLM", "sinks", "0|4"},
+      {"Random", "seed", "0|18446744073709551615"},
   };
   std::vector<std::string> covered;
-  for (const Case& entry : cases) {
-    for (const std::string& value : entry.values) {
-      AnyPolicy policy = AnyPolicy::named(entry.policy);
-      policy.set(entry.parameter + "=" + value);
-      INFO(entry.policy << " " << entry.parameter << "=" << value);
-      CHECK(value_of(policy, entry.parameter) == value);
+  for (const Row& row : rows) {
+    for (const std::string& value : values_of(row)) {
+      AnyPolicy policy = AnyPolicy::named(row.policy);
+      policy.set(row.parameter, value);
+      INFO(row.policy << " " << row.parameter << "=" << value);
+      CHECK(value_of(policy, row.parameter) == value);
     }
-    covered.push_back(entry.policy + " " + entry.parameter);
+    covered.push_back(std::string(row.policy) + " " + row.parameter);
   }
   std::vector<std::string> all;
   for (const AnyPolicy& policy : AnyPolicy::all()) {
@@ -116,79 +131,67 @@ TEST_CASE("parameters: every spelling of every value", "[policies][parameters]")
 }
 
 TEST_CASE("parameters: values outside their bounds", "[policies][parameters]") {
-  struct Case {
-    std::string policy;
-    std::string parameter;
-    std::vector<std::string> values;
-    std::string bound;
-  };
-  const std::vector<std::string> not_positive = {"0", "-1", "inf", "-inf", "nan"};
-  const std::vector<Case> cases = {
+  constexpr const char* not_positive = "0|-1|inf|-inf|nan";
+  constexpr Row rows[] = {
       {"Jacap", "temperature", not_positive, "finite and > 0"},
       {"CapKV", "temperature", not_positive, "finite and > 0"},
       {"CapKV", "sharpness", not_positive, "finite and > 0"},
-      {"CapKV", "epsilon", {"-0.1", "1.5", "nan", "inf"}, "in [0, 1]"},
-      {"CapKV", "skip_first", {"-1"}, ">= 0"},
-      {"SnapKV", "window", {"0", "-5"}, ">= 1"},
-      {"SnapKV", "kernel", {"0", "2", "64", "-3"}, "odd and >= 1"},
-      {"H2O", "decay", {"0", "-0.5", "1.01", "nan", "inf"}, "in (0, 1]"},
-      {"ExpectedAttention", "skip_first", {"-1"}, ">= 0"},
-      {"StreamingLLM", "sinks", {"-1"}, ">= 0"},
+      {"CapKV", "epsilon", "-0.1|1.5|nan|inf", "in [0, 1]"},
+      {"CapKV", "skip_first", "-1", ">= 0"},
+      {"SnapKV", "window", "0|-5", ">= 1"},
+      {"SnapKV", "kernel", "0|2|64|-3", "odd and >= 1"},
+      {"H2O", "decay", "0|-0.5|1.01|nan|inf", "in (0, 1]"},
+      {"ExpectedAttention", "skip_first", "-1", ">= 0"},
+      {"StreamingLLM", "sinks", "-1", ">= 0"},
   };
-  for (const Case& entry : cases) {
-    for (const std::string& value : entry.values) {
-      const Error error = refusal(entry.policy, entry.parameter + "=" + value);
+  for (const Row& row : rows) {
+    for (const std::string& value : values_of(row)) {
+      const Error error = refusal(row.policy, std::string(row.parameter) + "=" + value);
       INFO(error.what());
-      CHECK(error.argument() == entry.parameter);
+      CHECK(error.argument() == row.parameter);
       CHECK(says(error, " is " + value + ","));
-      CHECK(says(error, "must be " + entry.bound));
+      CHECK(says(error, std::string("must be ") + row.valid));
     }
   }
-  for (const char* const policy : {"Jacap", "CapKV"}) {
-    for (const char* const noise : {"absolute:0", "relative:-1", "relative:nan", "absolute:inf"}) {
-      const Error error = refusal(policy, std::string("noise=") + noise);
+  constexpr Row kinds[] = {
+      {"Jacap", "noise", "absolute:0|relative:-1|relative:nan|absolute:inf", "finite and > 0"},
+      {"CapKV", "noise", "absolute:0|relative:-1|relative:nan|absolute:inf", "finite and > 0"},
+      {"ExpectedAttention", "epsilon", "absolute:-1|per_row:nan|absolute:inf", "finite and >= 0"},
+  };
+  for (const Row& row : kinds) {
+    for (const std::string& value : values_of(row)) {
+      const Error error = refusal(row.policy, std::string(row.parameter) + "=" + value);
       INFO(error.what());
-      CHECK(error.argument() == "noise");
-      CHECK(says(error, "finite and > 0"));
+      CHECK(error.argument() == row.parameter);
+      CHECK(says(error, row.valid));
     }
-  }
-  for (const char* const epsilon : {"absolute:-1", "per_row:nan", "absolute:inf"}) {
-    const Error error = refusal("ExpectedAttention", std::string("epsilon=") + epsilon);
-    INFO(error.what());
-    CHECK(error.argument() == "epsilon");
-    CHECK(says(error, "finite and >= 0"));
   }
 }
 
 TEST_CASE("parameters: text that is no value", "[policies][parameters]") {
-  struct Case {
-    std::string policy;
-    std::string parameter;
-    std::vector<std::string> values;
-    std::string valid;
+  constexpr Row rows[] = {
+      {"Jacap", "temperature", "|ten|1,5| 1|1 |0x10|1e999", "a number"},
+      {"Jacap", "covariance", "|Full|diag|full ", "one of none, diagonal, full"},
+      {"Jacap", "noise", "|0.1|relative|other:1", "absolute:NUMBER or relative:NUMBER"},
+      {"Jacap", "noise", "relative:|relative:0.1:2", "a number"},
+      {"Jacap", "pooled", "|1|yes|True", "one of true, false"},
+      {"Jacap", "evidence", "window", "one of automatic, mean, probes"},
+      {"Jacap", "output_projection", "norm", "one of none, factor"},
+      {"CapKV", "form", "kvpress", "one of reference, paper"},
+      {"SnapKV", "window", "|64.5|1e2|99999999999999999999|sixty", "an integer"},
+      {"SnapKV", "pooling", "avg", "one of average, max"},
+      {"SnapKV", "reduction", "median", "one of mean, max, sum"},
+      {"H2O", "accumulation", "total", "one of sum, mean, decay"},
+      {"ExpectedAttention", "value_norm", "true", "one of none, norm, output_projection"},
+      {"ExpectedAttention", "epsilon", "0.02|relative:0.02", "absolute:NUMBER"},
+      {"Random", "seed", "-1|0.5|18446744073709551616", "an integer"},
   };
-  const std::vector<Case> cases = {
-      {"Jacap", "temperature", {"", "ten", "1,5", " 1", "1 ", "0x10", "1e999"}, "a number"},
-      {"Jacap", "covariance", {"", "Full", "diag", "full "}, "one of none, diagonal, full"},
-      {"Jacap", "noise", {"", "0.1", "relative", "relative:", "other:1", "relative:0.1:2"}, ""},
-      {"Jacap", "pooled", {"", "1", "yes", "True"}, "one of true, false"},
-      {"Jacap", "evidence", {"window"}, "one of automatic, mean, probes"},
-      {"Jacap", "output_projection", {"norm"}, "one of none, factor"},
-      {"CapKV", "form", {"kvpress"}, "one of reference, paper"},
-      {"SnapKV", "window", {"", "64.5", "1e2", "99999999999999999999", "sixty"}, "an integer"},
-      {"SnapKV", "pooling", {"avg"}, "one of average, max"},
-      {"SnapKV", "reduction", {"median"}, "one of mean, max, sum"},
-      {"H2O", "accumulation", {"total"}, "one of sum, mean, decay"},
-      {"ExpectedAttention", "value_norm", {"true"}, "one of none, norm, output_projection"},
-      {"ExpectedAttention", "epsilon", {"0.02", "relative:0.02"}, "absolute:NUMBER"},
-      {"Random", "seed", {"-1", "0.5", "18446744073709551616"}, "an integer"},
-  };
-  for (const Case& entry : cases) {
-    for (const std::string& value : entry.values) {
-      const Error error = refusal(entry.policy, entry.parameter + "=" + value);
+  for (const Row& row : rows) {
+    for (const std::string& value : values_of(row)) {
+      const Error error = refusal(row.policy, std::string(row.parameter) + "=" + value);
       INFO(error.what());
-      CHECK(error.argument() == entry.parameter);
-      CHECK(says(error, entry.valid));
+      CHECK(error.argument() == row.parameter);
+      CHECK(says(error, row.valid));
     }
   }
 }

@@ -86,16 +86,12 @@ PolicyEvidence::PolicyEvidence(const reference::Inputs& inputs) {
   }
   if (!inputs.output_projection.empty()) {
     const auto heads = static_cast<std::int64_t>(inputs.query_heads());
-    const auto hidden = static_cast<std::int64_t>(inputs.output_projection.rows);
-    const auto columns = static_cast<std::int64_t>(inputs.output_projection.cols);
-    const std::vector<float> w_o = reference::packed_float({inputs.output_projection});
-    CpuResources res({.threads = 1});
-    ProjectionFactors factors(heads, columns / heads);
-    factors.add_layer(res, MatrixView<const float>::packed(w_o.data(), hidden, columns));
-    const MatrixBatchView<const float> view = factors.view().factors;
-    factors_.assign(view.data, view.data + view.size());
-    evidence_.output_projection = {MatrixBatchView<const float>::packed(
-        factors_.data(), heads, columns / heads, columns / heads)};
+    const auto dim = static_cast<std::int64_t>(inputs.output_projection.cols) / heads;
+    factors_ =
+        projection_factors(reference::packed_float({inputs.output_projection}),
+                           static_cast<std::int64_t>(inputs.output_projection.rows), heads, dim);
+    evidence_.output_projection = {
+        MatrixBatchView<const float>::packed(factors_.data(), heads, dim, dim)};
   }
 }
 
@@ -125,6 +121,15 @@ std::vector<float> PolicyEvidence::all_values() const {
     for (const std::int32_t position : *part) all.push_back(static_cast<float>(position));
   }
   return all;
+}
+
+std::vector<float> projection_factors(const std::vector<float>& w_o, std::int64_t hidden,
+                                      std::int64_t heads, std::int64_t dim) {
+  CpuResources res({.threads = 1});
+  ProjectionFactors factors(heads, dim);
+  factors.add_layer(res, MatrixView<const float>::packed(w_o.data(), hidden, heads * dim));
+  const MatrixBatchView<const float> view = factors.view().factors;
+  return {view.data, view.data + view.size()};
 }
 
 AnyPolicy make_policy(const std::string& name, const Pairs& parameters) {

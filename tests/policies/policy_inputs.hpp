@@ -79,6 +79,10 @@ class PolicyEvidence {
   kvevict::Evidence<> evidence_;
 };
 
+// The factors of an output projection [hidden][heads * dim], [head][dim][dim].
+std::vector<float> projection_factors(const std::vector<float>& w_o, std::int64_t hidden,
+                                      std::int64_t heads, std::int64_t dim);
+
 // A policy by name with parameters as text.
 kvevict::AnyPolicy make_policy(const std::string& name, const Pairs& parameters = {});
 
