@@ -49,8 +49,9 @@ TEST_CASE("contract: float, half and bfloat16 keep the same rows", "[contract]")
   const PackedCache<kvevict::half> half_cache(inputs);
   const PackedCache<kvevict::bfloat16> bfloat16_cache(inputs);
   kvevict::CpuResources res({.threads = 1});
-  for (const auto& [name, policy] : default_policies()) {
-    INFO(name);
+  for (const PolicyVariant& variant : default_policies()) {
+    const kvevict::AnyPolicy& policy = variant.policy;
+    INFO(variant.name);
     const kvevict::Evidence<> evidence = given.evidence_for(policy);
     const auto select = [&](const auto& cache) {
       return kvevict::evict(res, policy, cache.view(), evidence, kvevict::Budget::rows(11),

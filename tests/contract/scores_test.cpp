@@ -84,8 +84,9 @@ TEST_CASE("contract: the selection does not depend on the threads", "[contract]"
   CpuResources one({.threads = 1});
   CpuResources three({.threads = 3});
   CpuResources engine({.threads = 3, .parallel_for = {on_threads, nullptr}});
-  for (const auto& [name, policy] : default_policies()) {
-    INFO(name);
+  for (const PolicyVariant& variant : default_policies()) {
+    const kvevict::AnyPolicy& policy = variant.policy;
+    INFO(variant.name);
     const kvevict::Evidence<> evidence = given.evidence_for(policy);
     const auto select = [&](CpuResources& res) {
       return kvevict::evict(res, policy, given.view(), evidence, kvevict::Budget::evict_ratio(0.6),

@@ -131,8 +131,9 @@ TEST_CASE("contract: a warm call allocates nothing", "[contract][workspace]") {
                                                  .queries = 70,
                                                  .probes = 70},
                                                 4));
-    for (const auto& [name, policy] : policy_variants()) {
-      if (dim == 128 && name.find(' ') != std::string::npos) continue;
+    for (const PolicyVariant& variant : policy_variants()) {
+      const kvevict::AnyPolicy& policy = variant.policy;
+      if (dim == 128 && variant.name.find(' ') != std::string::npos) continue;
       for (const int threads : {1, 2}) {
         const kvevict::Evidence<> evidence = given.evidence_for(policy);
         CpuResources res({.threads = threads});
@@ -146,7 +147,8 @@ TEST_CASE("contract: a warm call allocates nothing", "[contract][workspace]") {
         const AllocationScope scope;
         call();
         const AllocationCount count = scope.count();
-        INFO(name << ", dim " << dim << ", " << threads << " threads: " << count.bytes << " bytes");
+        INFO(variant.name << ", dim " << dim << ", " << threads << " threads: " << count.bytes
+                          << " bytes");
         CHECK(count.allocations == 0);
       }
     }
