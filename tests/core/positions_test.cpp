@@ -98,6 +98,11 @@ TEST_CASE("queries have positions too", "[core][positions]") {
   REQUIRE(QueryPositions<>::shared(array.data()).skip(1).at(0, 1) == 6);
   REQUIRE(QueryPositions<>::per_head(table).skip(1).at(0, 0) == 5);
 
+  REQUIRE_FALSE(QueryPositions<>().given());
+  REQUIRE(QueryPositions<>::consecutive(0).given());
+  REQUIRE(QueryPositions<>::shared(array.data()).given());
+  REQUIRE(QueryPositions<>::per_head(table).skip(1).given());
+
   using kvevict::PositionBound;
   REQUIRE(PositionBound<>().of(0) == std::numeric_limits<std::int64_t>::max());
   const auto window = PositionBound<>::at_first(QueryPositions<>::per_head(table));

@@ -114,7 +114,12 @@ TEST_CASE("bad row views are refused with their bounds", "[core][rows_view]") {
           "base is null, must be a pointer to the rows");
   REQUIRE(refused([&] { V::per_head(nullptr, RowLayout<>::uniform(1, 1), 1, 1); }) ==
           "table is null, must be one pointer for each head");
+  float* holes[] = {&data, nullptr};
+  REQUIRE(refused([&] { V::per_head(holes, RowLayout<>::uniform(2, 1), 1, 1); }) ==
+          "table[1] is null, must be a pointer to the head's rows");
   // Nothing to point to, nothing to refuse.
+  const std::vector<std::int64_t> offsets = {0, 1, 1};
+  REQUIRE(V::per_head(holes, RowLayout<>::ragged(offsets.data(), 2), 1, 1).rows(1) == 0);
   REQUIRE(V::strided(nullptr, 4, 0, 8, 0, 8).layout().total() == 0);
   REQUIRE(V::packed(nullptr, RowLayout<>::uniform(0, 9), 8, 8).heads() == 0);
 }

@@ -107,3 +107,18 @@ TEST_CASE("a target of another shape is refused", "[front][compact]") {
   REQUIRE(problem(selection_of({{1, 3}, {9}}), KvView<float>(rows(layout, 3), rows(layout, 3))) ==
           "selection.index is 9, must be below the head's rows, 5");
 }
+
+TEST_CASE("packed positions do not follow a compaction in place", "[front][compact]") {
+  Cache cache(1);
+  REQUIRE(refused(
+              [&] {
+                cache.view().with_layout(fine.layout(),
+                                         WritablePositions::packed(cache.positions.data()));
+              },
+              ErrorKind::unsupported) ==
+          "positions is packed, must be per head: packed ones do not move with their offsets");
+  std::int32_t* table[] = {cache.positions.data(), cache.positions.data() + 5};
+  const auto compacted =
+      cache.view().with_layout(fine.layout(), WritablePositions::per_head(table));
+  REQUIRE(compacted.rows(1) == 1);
+}

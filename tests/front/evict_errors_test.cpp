@@ -185,3 +185,20 @@ TEST_CASE("a selection can be made from scores that one has", "[front][evict]") 
               },
               ErrorKind::unsupported) != "nothing was thrown");
 }
+
+TEST_CASE("a view that reads the selection's own offsets cannot be evicted into it",
+          "[front][evict]") {
+  Cache cache;
+  CpuResources res({.threads = 1});
+  Selection kept = evict(res, policy, cache.view(), {}, Budget::rows(6));
+  const auto rows = kvevict::RowsView<float>::strided(cache.keys.data(), 2, 10, 3, 30, 3)
+                        .with_layout(kept.layout());
+  const KvView<float> compacted(rows, rows);
+  const GivenScores twelve{.scores = std::vector<float>(12, 1.0f)};
+  REQUIRE(refused([&] { evict_into(res, kept, twelve, compacted, {}, Budget::rows(2)); }) ==
+          "kept is the selection whose offsets the cache view reads, must be another one");
+  // Into another one it can.
+  const Selection fewer = evict(res, twelve, compacted, {}, Budget::rows(2));
+  REQUIRE(fewer.total() == 4);
+  REQUIRE(kept.total() == 12);
+}

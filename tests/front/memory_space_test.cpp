@@ -52,4 +52,6 @@ TEST_CASE("the front takes caches and evidence of its own memory space", "[front
   STATIC_REQUIRE_FALSE(EvictCompiles<Host, kvevict::Evidence<MemorySpace::device>>);
   STATIC_REQUIRE(CompactCompiles<kvevict::KvView<float>>);
   STATIC_REQUIRE_FALSE(CompactCompiles<DeviceCache<float>>);
+  // Nor is a cache compacted that may only be read.
+  STATIC_REQUIRE_FALSE(CompactCompiles<Host>);
 }

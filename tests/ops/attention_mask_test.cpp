@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "core/errors.hpp"
 #include "kvevict/cpu/attention_statistic.hpp"
 #include "ops/attention_case.hpp"
 #include "ops/op_runs.hpp"
@@ -140,4 +141,11 @@ TEST_CASE("rows behind every query are neither read nor given weight", "[ops][at
   const std::vector<float> after = run(rows, {}, queries, at, AttentionStatistic::mean);
   REQUIRE(same_bits(before, after));
   for (std::size_t j = 70; j < 200; ++j) REQUIRE(after[j] == 0.0f);
+}
+
+TEST_CASE("a mask by position needs positions", "[ops][attention]") {
+  const RowsCase<float> rows(RowsForm::head_first, {5}, dim, 3);
+  const QueriesCase<float> queries(1, 4, dim, 42);
+  REQUIRE(refused([&] { run(rows, {}, queries, {}, AttentionStatistic::mean); }) ==
+          "queries.positions is missing, must be given for a mask by position");
 }
