@@ -166,6 +166,39 @@ TEST_CASE("a selection object is used again, whatever it held", "[front][evict]"
   }
 }
 
+namespace {
+
+// Counts into the report, as capacity policies do.
+struct Counting : GivenScores {
+  template <class R, class T>
+  void score(R& res, const KvView<const T, R::space>& cache,
+             const kvevict::Evidence<R::space>& given, kvevict::ScoreView<R::space> out) const {
+    GivenScores::score(res, cache, given, out);
+    ++res.report().failed_factorizations;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a report is that of its call", "[front][evict]") {
+  CpuResources res({.threads = 1});
+  const RowsCase<float> keys(RowsForm::head_first, {3}, 2, 4);
+  const Counting policy{{.scores = {1, std::nanf(""), 3}}};
+  const kvevict::Report want{.nan_scores = 1, .failed_factorizations = 1};
+  for (int round = 0; round < 3; ++round) {
+    const Selection kept = evict(res, policy, cache_of(keys), {}, Budget::rows(2));
+    REQUIRE(kept.report() == want);
+  }
+  // Selecting again by the same scores keeps what the scoring found and counts NaN anew.
+  std::vector<float> scores = policy.scores;
+  Selection again;
+  for (int round = 0; round < 2; ++round) {
+    select_rows(res, again, kvevict::ScoreView<>{scores.data(), keys.layout()}, cache_of(keys),
+                true, Budget::rows(1));
+    REQUIRE(again.report() == want);
+  }
+}
+
 TEST_CASE("caches without rows or heads evict to nothing", "[front][evict]") {
   CpuResources res({.threads = 2});
   for (const Budget& budget : {Budget::rows(4), Budget::evict_ratio(0.5), Budget::bytes(1000)}) {
