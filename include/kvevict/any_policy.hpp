@@ -72,7 +72,7 @@ class AnyPolicy {
             parse_parameter(parameter, value, field);
             found = true;
           });
-          require(found, "parameter of " + std::string(policy.name()), detail::quoted(parameter),
+          require(found, detail::joined("parameter of ", policy.name()), detail::quoted(parameter),
                   names.empty() ? "absent: the policy has none" : std::string_view(names));
           changed.validate();
           policy = changed;
@@ -158,7 +158,7 @@ class AnyPolicy {
       *this = policy;
       found = true;
     });
-    require(found, "preset of " + std::string(before.name()), detail::quoted(name),
+    require(found, detail::joined("preset of ", before.name()), detail::quoted(name),
             names.empty() ? "absent: the policy has none" : std::string_view(names));
   }
 

@@ -75,6 +75,14 @@ inline std::string quoted(std::string_view value) {
   return text;
 }
 
+/// Both texts one after the other; by append, since g++ 12 warns falsely about operator+ of a
+/// literal and a string.
+inline std::string joined(std::string_view first, std::string_view second) {
+  std::string text;
+  text.reserve(first.size() + second.size());
+  return text.append(first).append(second);
+}
+
 template <class Number>
 requires((std::integral<Number> && !std::same_as<Number, bool>) ||
          std::floating_point<Number>) std::string text_of(Number value) {

@@ -166,7 +166,7 @@ template <MemorySpace S>
 void require_evidence(const Evidence<S>& evidence, EvidenceSet needs) {
   for (EvidenceKind kind : all_evidence_kinds) {
     if (needs.contains(kind) && !evidence.has(kind)) {
-      throw Error(ErrorKind::invalid_argument, "evidence." + std::string(to_string(kind)),
+      throw Error(ErrorKind::invalid_argument, detail::joined("evidence.", to_string(kind)),
                   "missing", "given for this policy");
     }
   }

@@ -48,7 +48,7 @@ class RowsView {
     if constexpr (S == MemorySpace::host) {
       for (std::int64_t h = 0; h < layout.heads(); ++h) {
         if (table[h] == nullptr && layout.rows(h) > 0) {
-          require(false, "table[" + detail::text_of(h) + "]", "null",
+          require(false, detail::joined("table[", detail::text_of(h)) + "]", "null",
                   "a pointer to the head's rows");
         }
       }

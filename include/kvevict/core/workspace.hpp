@@ -57,7 +57,7 @@ class Workspace {
   }
 
   static Error failure(std::string_view name, const std::string& value, const std::string& bound) {
-    return Error(ErrorKind::backend, "workspace." + std::string(name), value, bound);
+    return Error(ErrorKind::backend, detail::joined("workspace.", name), value, bound);
   }
 
   std::byte* carve(std::string_view name, std::int64_t count, std::size_t element_size) {
@@ -93,7 +93,7 @@ class Workspace {
     const std::size_t needed = skip + begin + bytes;
     if (needed > capacity_) {
       throw failure(name, detail::text_of(capacity_) + " bytes",
-                    "at least " + detail::text_of(needed));
+                    detail::joined("at least ", detail::text_of(needed)));
     }
     return base_ + skip + begin;
   }
