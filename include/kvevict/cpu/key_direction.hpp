@@ -47,7 +47,10 @@ void mean_direction_impl(Resources& res, const RowsView<T>& rows, MatrixView<flo
       }
     });
     const std::int64_t n = rows.rows(h);
-    const double weight = n > 0 ? 1.0 / static_cast<double>(n) : 0.0;
+    // What directions that cancel leave of rounding is no direction: far below what fp32 keys can
+    // mean.
+    const bool cancelled = sum.norm() <= 1e-13 * static_cast<double>(n);
+    const double weight = n > 0 && !cancelled ? 1.0 / static_cast<double>(n) : 0.0;
     for (std::int64_t c = 0; c < dim; ++c) {
       direction(h, c) = static_cast<float>(sum[c] * weight);
     }
