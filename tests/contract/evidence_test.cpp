@@ -44,6 +44,21 @@ Evidence<> without(Evidence<> evidence, EvidenceKind kind) {
   return evidence;
 }
 
+Evidence<> restricted(const Evidence<>& all, kvevict::EvidenceSet needs) {
+  Evidence<> given = all;
+  for (const EvidenceKind kind : kvevict::all_evidence_kinds) {
+    const bool covariance = kind == EvidenceKind::query_covariance_diagonal ||
+                            kind == EvidenceKind::query_covariance_full;
+    if (needs.contains(kind) || (covariance && !given.query_stats)) continue;
+    if (kind == EvidenceKind::query_covariance_diagonal &&
+        needs.contains(EvidenceKind::query_covariance_full)) {
+      continue;
+    }
+    given = without(given, kind);
+  }
+  return given;
+}
+
 // Whether a policy with these needs can do without the kind: a full covariance serves as a diagonal
 // one as well, and a policy may choose the best of what is given.
 bool dispensable(kvevict::EvidenceSet needs, EvidenceKind kind) {
@@ -82,7 +97,7 @@ std::string refused(const kvevict::AnyPolicy& policy, const kvevict::KvView<cons
     CHECK(res.workspace().peak_bytes() == 0);
     CHECK(res.report() == kvevict::Report{});
     // A policy that chooses its evidence itself cannot name it before it is asked for scores.
-    if (!policy.needs().empty()) {
+    if (!chooses_its_evidence(policy)) {
       CHECK(refused_by_evict(policy, cache, evidence) == error.argument());
     }
     return error.argument();
@@ -105,6 +120,18 @@ TEST_CASE("contract: missing evidence is named before any work", "[contract][evi
         CHECK(missing.empty());
       }
     }
+  }
+}
+
+TEST_CASE("contract: evidence that is not needed is not read", "[contract][evidence]") {
+  ContractCase given(contract_inputs());
+  for (const auto& [name, policy] : policy_variants()) {
+    if (chooses_its_evidence(policy)) continue;
+    INFO(name);
+    const Evidence<> all = given.evidence_for(policy);
+    kvevict::CpuResources res({.threads = 1});
+    CHECK(same_bits(scores_of(res, policy, given.view(), restricted(all, policy.needs())),
+                    scores_of(res, policy, given.view(), all)));
   }
 }
 

@@ -80,4 +80,9 @@ bool uses_absolute_positions(const AnyPolicy& policy) {
   return policy.name() == "StreamingLLM" || policy.name() == "Random";
 }
 
+bool chooses_its_evidence(const AnyPolicy& policy) {
+  const Jacap* jacap = std::get_if<Jacap>(&policy.variant());
+  return jacap != nullptr && jacap->evidence == WeightEvidence::automatic;
+}
+
 }  // namespace kvevict_test

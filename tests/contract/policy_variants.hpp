@@ -29,5 +29,7 @@ bool keyed_by_head_number(const kvevict::AnyPolicy& policy);
 bool uses_order_of_rows(const kvevict::AnyPolicy& policy);
 // Scores that depend on positions themselves, not only on their order and distances.
 bool uses_absolute_positions(const kvevict::AnyPolicy& policy);
+// Takes the best of the evidence that is given, so that its needs do not list it.
+bool chooses_its_evidence(const kvevict::AnyPolicy& policy);
 
 }  // namespace kvevict_test
