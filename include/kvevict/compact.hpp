@@ -12,9 +12,14 @@ namespace kvevict {
 
 namespace detail {
 
-template <class T, MemorySpace S>
-void require_compactable(const Selection& kept, const KvView<T, S>& cache) {
-  require_valid(kept.view(), cache.layout());
+/// Indices on a device are not read back: their number is checked, not each of them.
+template <MemorySpace S>
+void require_compactable(const SelectionView<S>& kept, const RowLayout<S>& layout) {
+  if constexpr (S == MemorySpace::host) {
+    require_valid(kept, layout);
+  } else {
+    require_counts_fit(kept, layout);
+  }
 }
 
 }  // namespace detail
@@ -26,11 +31,11 @@ void require_compactable(const Selection& kept, const KvView<T, S>& cache) {
 /// write of the rows that move; nothing is allocated.
 ///
 /// Throws invalid_argument for a selection of another cache and unsupported for positions that
-/// several heads share; cache and positions are untouched then.
+/// several heads share; cache and positions are untouched then. On a device the work is enqueued.
 template <class R, class T>
 requires(!std::is_const_v<T>)  // compaction writes to the cache
-    void compact(R& res, const Selection& kept, const KvView<T, R::space>& cache) {
-  detail::require_compactable(kept, cache);
+    void compact(R& res, const typename R::selection_type& kept, const KvView<T, R::space>& cache) {
+  detail::require_compactable(kept.view(), cache.layout());
   require(!cache.positions().is_shared() || cache.heads() <= 1, "cache.positions",
           "shared by all heads", "packed or per head, since heads keep different rows",
           ErrorKind::unsupported);
@@ -46,10 +51,10 @@ requires(!std::is_const_v<T>)  // compaction writes to the cache
 /// not overlap the first. Positions are written when the target stores them. Throws
 /// invalid_argument when shapes do not fit; the target is untouched then.
 template <class R, class T>
-void compact_into(R& res, const Selection& kept,
+void compact_into(R& res, const typename R::selection_type& kept,
                   const KvView<const std::type_identity_t<T>, R::space>& from,
                   const KvView<T, R::space>& to) {
-  require_valid(kept.view(), from.layout());
+  detail::require_compactable(kept.view(), from.layout());
   require(same_rows(to.layout(), kept.layout()), "to.rows", "different",
           "the selection's count in every head");
   require(to.keys().dim() == from.keys().dim(), "to.keys.dim", to.keys().dim(), "equal to",

@@ -32,17 +32,25 @@ void require_evictable(const P& policy, const KvView<T, R::space>& cache,
   if constexpr (R::space == MemorySpace::host) require_ascending_positions(cache);
 }
 
-/// What an allocator must hand out, checked before the caller's selection is touched.
-template <MemorySpace S>
-void require_counts(const std::int64_t* counts, const Protect& protect,
-                    const Positions<S>& positions, const RowLayout<S>& layout) {
-  for (std::int64_t h = 0; h < layout.heads(); ++h) {
-    const std::int64_t rows = layout.rows(h);
-    require(counts[h] >= 0 && counts[h] <= rows, "counts", counts[h],
-            "in [0, rows of the head], rows =", rows);
-    const std::int64_t held = count_protected(protect, positions.row(h, layout), rows);
-    require(held <= counts[h], "protected rows", held, "at most the rows that a head keeps,",
-            counts[h], ErrorKind::budget);
+/// What an allocator must hand out, checked before the caller's selection is touched. Positions on
+/// a device are counted only where the protection could be too large whatever they are. `held` is
+/// scratch for one number a head.
+template <class R>
+void require_counts(R& res, const std::int64_t* counts, const Protect& protect,
+                    const Positions<R::space>& positions, const RowLayout<R::space>& layout,
+                    std::int64_t* held) {
+  const RowLayout<> rows = layout.host();
+  bool certain = true;
+  for (std::int64_t h = 0; h < rows.heads(); ++h) {
+    require_for_head(counts[h] >= 0 && counts[h] <= rows.rows(h), "counts", h, counts[h],
+                     "in [0, rows of the head], rows =", rows.rows(h));
+    certain = certain && most_protected(protect, rows.rows(h)) <= counts[h];
+  }
+  if (certain) return;
+  protected_counts(res, positions, protect, layout, held);
+  for (std::int64_t h = 0; h < rows.heads(); ++h) {
+    require_for_head(held[h] <= counts[h], "protected rows", h, held[h],
+                     "at most the rows that it keeps,", counts[h], ErrorKind::budget);
   }
 }
 
@@ -56,7 +64,7 @@ void score_rows(R& res, const P& policy, const KvView<T, R::space>& cache,
   static_assert(EvictionPolicy<P, R, std::remove_const_t<T>>, "P models EvictionPolicy");
   detail::require_evictable<R>(policy, cache, evidence);
   detail::require_scores(scores, cache.layout(), 1);
-  res.report() = {};
+  res.reset_report();
   if (cache.layout().total() == 0 && !res.workspace().counting()) return;
   policy.score(res, KvView<const std::remove_const_t<T>, R::space>(cache), evidence, scores);
 }
@@ -66,45 +74,44 @@ void score_rows(R& res, const P& policy, const KvView<T, R::space>& cache,
 /// its rows are not read. `comparable_across_heads` says what a policy says of its scores. Throws
 /// as evict_into does.
 template <class R, class T, class A = UniformBudget>
-void select_rows(R& res, Selection& kept, ScoreView<R::space> scores,
+void select_rows(R& res, typename R::selection_type& kept, ScoreView<R::space> scores,
                  const KvView<T, R::space>& cache, bool comparable_across_heads,
                  const Budget& budget, const Protect& protect = {}, const A& allocator = {}) {
   static_assert(BudgetAllocator<A, R>, "A models BudgetAllocator");
   detail::require_scores(scores, cache.layout(), 1);
-  require(cache.layout().is_uniform() || cache.layout().offsets() != kept.offsets().data(), "kept",
-          "the selection whose offsets the cache view reads", "another one");
+  require(cache.layout().is_uniform() || cache.layout().host().offsets() != kept.offsets().data(),
+          "kept", "the selection whose offsets the cache view reads", "another one");
   require_valid(protect);
   if constexpr (R::space == MemorySpace::host) require_ascending_positions(cache);
-  res.report().nan_scores = 0;  // the rest of the report is what the last scoring left there
+  res.reset_nan_scores();  // the rest of the report is what the last scoring left there
   const std::int64_t heads = cache.heads();
   const Positions<R::space> positions(cache.positions());
-  WorkspaceScope scope(res.workspace());
+  WorkspaceScope scope(res.host_workspace());
   auto* shares = scope.template carve<std::int64_t>("select_rows.shares", heads);
   auto* counts = scope.template carve<std::int64_t>("select_rows.counts", heads);
-  std::vector<std::int64_t> counting_shares;
+  auto* held = scope.template carve<std::int64_t>("select_rows.protected", heads);
   const bool counting = res.workspace().counting();
+  std::vector<std::int64_t> counting_shares;
   if (counting) {
-    // An allocator may read its shares while sizes are counted; the carves above are only addresses
-    // then.
+    // An allocator may read its shares while sizes are counted; the carves above can be mere
+    // addresses then.
     counting_shares.resize(2 * static_cast<std::size_t>(heads));
     shares = counting_shares.data();
     counts = shares + heads;
   }
-  budget.shares(cache.layout(), cache.row_bytes(), shares);
+  budget.shares(cache.layout().host(), cache.row_bytes(), shares);
   const AllocationInput<R::space> input{scores, positions, protect, shares,
                                         comparable_across_heads};
   allocator.allocate(res, input, counts);
   if (counting) {
-    select_top(res, scores, positions, protect, nullptr, nullptr);
+    protected_counts(res, positions, protect, cache.layout(), held);
+    select_top(res, scores, positions, protect, cache.layout(), nullptr);
     return;
   }
-  if constexpr (R::space == MemorySpace::host) {
-    detail::require_counts(counts, protect, positions, cache.layout());
-  }
-  std::int32_t* indices =
-      kept.reshape(std::span<const std::int64_t>(counts, static_cast<std::size_t>(heads)));
-  select_top(res, scores, positions, protect, kept.offsets().data(), indices);
-  kept.set_report(res.report());
+  detail::require_counts(res, counts, protect, positions, cache.layout(), held);
+  res.make_room(kept, std::span<const std::int64_t>(counts, static_cast<std::size_t>(heads)));
+  select_top(res, scores, positions, protect, kept.layout(), kept.indices_data());
+  res.deliver_report(kept);
 }
 
 /// Chooses the rows of every head that survive, without touching the cache: policy scores,
@@ -115,10 +122,14 @@ void select_rows(R& res, Selection& kept, ScoreView<R::space> scores,
 ///
 /// Throws invalid_argument (shapes, parameters, missing evidence), budget (protected rows do not
 /// fit) or unsupported; `kept` and the cache are untouched then.
+///
+/// On a device the work is enqueued and not waited for, with two exceptions: an allocator that
+/// reads scores (`GlobalBudget`), and protection by position over stored positions so large that
+/// only counting them tells whether it fits.
 template <class R, class P, class T, class A = UniformBudget>
-void evict_into(R& res, Selection& kept, const P& policy, const KvView<T, R::space>& cache,
-                const Evidence<R::space>& evidence, const Budget& budget,
-                const Protect& protect = {}, const A& allocator = {}) {
+void evict_into(R& res, typename R::selection_type& kept, const P& policy,
+                const KvView<T, R::space>& cache, const Evidence<R::space>& evidence,
+                const Budget& budget, const Protect& protect = {}, const A& allocator = {}) {
   static_assert(EvictionPolicy<P, R, std::remove_const_t<T>>, "P models EvictionPolicy");
   // Before any work: a call that is refused does not even grow the workspace.
   require_valid(protect);
@@ -133,10 +144,10 @@ void evict_into(R& res, Selection& kept, const P& policy, const KvView<T, R::spa
 
 /// The same, returning the selection.
 template <class R, class P, class T, class A = UniformBudget>
-Selection evict(R& res, const P& policy, const KvView<T, R::space>& cache,
-                const Evidence<R::space>& evidence, const Budget& budget,
-                const Protect& protect = {}, const A& allocator = {}) {
-  Selection kept;
+typename R::selection_type evict(R& res, const P& policy, const KvView<T, R::space>& cache,
+                                 const Evidence<R::space>& evidence, const Budget& budget,
+                                 const Protect& protect = {}, const A& allocator = {}) {
+  typename R::selection_type kept;
   evict_into(res, kept, policy, cache, evidence, budget, protect, allocator);
   return kept;
 }

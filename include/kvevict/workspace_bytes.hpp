@@ -16,7 +16,7 @@ std::int64_t workspace_bytes(const R& res, const P& policy, const KvView<T, R::s
                              const Evidence<R::space>& evidence, const Budget& budget,
                              const Protect& protect = {}, const A& allocator = {}) {
   R counting = R::counting(res);
-  Selection unused;
+  typename R::selection_type unused;
   evict_into(counting, unused, policy, cache, evidence, budget, protect, allocator);
   return counting.workspace().peak_bytes();
 }

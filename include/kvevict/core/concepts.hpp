@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "kvevict/core/evidence.hpp"
@@ -14,13 +15,23 @@
 
 namespace kvevict {
 
-/// What every call gets first: the memory space it works in, scratch memory, and the report that
-/// ops count into.
+/// What every call gets first: the memory space it works in, scratch memory there and on the host,
+/// the type of the selections it makes, and the report that ops count into.
+/// * `workspace()`: scratch memory of the space.
+/// * `host_workspace()`: scratch memory that the host reads and writes; the same for a host space.
+/// * `make_room(kept, counts)`: gives a selection room for `counts[head]` rows of each head.
+/// * `reset_report()`, `reset_nan_scores()`: zero the report, or its first counter.
+/// * `deliver_report(kept)`: hands the report to a selection, where that needs no waiting.
 template <class R>
-concept Resources = requires(R& res) {
+concept Resources = requires(R& res, typename R::selection_type& kept,
+                             std::span<const std::int64_t> counts) {
   { R::space } -> std::convertible_to<MemorySpace>;
-  res.workspace();
-  { res.report() } -> std::same_as<Report&>;
+  { res.workspace() } -> std::same_as<Workspace&>;
+  { res.host_workspace() } -> std::same_as<Workspace&>;
+  res.make_room(kept, counts);
+  res.reset_report();
+  res.reset_nan_scores();
+  res.deliver_report(kept);
 };
 
 namespace detail {
@@ -28,8 +39,13 @@ namespace detail {
 /// Resources that do nothing: the archetype that concepts are checked against.
 struct ArchetypeResources {
   static constexpr MemorySpace space = MemorySpace::host;
+  using selection_type = Selection;
   Workspace& workspace();
-  Report& report();
+  Workspace& host_workspace();
+  void make_room(Selection&, std::span<const std::int64_t>);
+  void reset_report();
+  void reset_nan_scores();
+  void deliver_report(Selection&);
 };
 
 template <class P>
@@ -81,11 +97,12 @@ struct AllocationInput {
   ScoreView<S> scores;                   ///< of every row
   Positions<S> positions;                ///< of the rows, for protection by position
   Protect protect;                       ///< rows that every head keeps
-  const std::int64_t* shares = nullptr;  ///< [heads] rows that the budget gives each head
+  const std::int64_t* shares = nullptr;  ///< [heads] rows that the budget gives each head; host
   bool comparable_across_heads = false;  ///< what the policy says of its scores
 };
 
-/// A way to divide the budget among heads: writes the number of rows that each head keeps.
+/// A way to divide the budget among heads: writes the number of rows that each head keeps, to host
+/// memory. An allocator that reads scores on a device waits for them.
 /// Promises: at least the protected rows and at most the rows of each head, and in total exactly
 /// the sum of the shares; otherwise it throws a budget error. While `res.workspace().counting()`,
 /// scores are not there: carve what is needed and return.

@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <concepts>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -107,6 +108,18 @@ void require(bool ok, std::string_view argument, const Value& value, std::string
   if (!ok) {
     throw Error(kind, argument, detail::text_of(value),
                 std::string(relation) + " " + detail::text_of(bound));
+  }
+}
+
+/// The same for an argument that every head has its own of: "<argument> of head <head> is ...".
+template <class Value, class Bound>
+void require_for_head(bool ok, std::string_view argument, std::int64_t head, const Value& value,
+                      std::string_view relation, const Bound& bound,
+                      ErrorKind kind = ErrorKind::invalid_argument) {
+  if (!ok) {
+    std::string name(argument);
+    name.append(" of head ").append(detail::text_of(head));
+    require(false, name, value, relation, bound, kind);
   }
 }
 

@@ -103,8 +103,8 @@ void require_ascending_positions(const KvView<T>& cache) {
   for (std::int64_t h = 0; h < cache.heads(); ++h) {
     const auto row = cache.positions().row(h, cache.layout());
     for (std::int64_t i = 1; i < cache.rows(h); ++i) {
-      require(row[i] > row[i - 1], "positions[row]", row[i], "above the position before it,",
-              row[i - 1]);
+      require_for_head(row[i] > row[i - 1], "positions[row]", h, row[i],
+                       "above the position before it,", row[i - 1]);
     }
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -74,6 +75,17 @@ std::int64_t count_protected(const Protect& protect, const PositionRow<Int>& pos
   for_each_protected_range(protect, positions, rows,
                            [&](std::int64_t begin, std::int64_t end) { count += end - begin; });
   return count;
+}
+
+/// Protected rows that a head of `rows` rows has at most, whatever its positions: they are unique.
+/// O(spans).
+inline std::int64_t most_protected(const Protect& protect, std::int64_t rows) {
+  std::int64_t most = std::min(protect.recent, rows);
+  most += std::min(protect.sinks, rows);
+  for (const PositionSpan& span : protect.spans) {
+    most += std::int64_t{span.end} - std::int64_t{span.begin};
+  }
+  return std::min(most, rows);
 }
 
 }  // namespace kvevict

@@ -17,6 +17,9 @@ namespace kvevict {
 ///
 /// `repeated(g)` describes arrays that hold g consecutive blocks for every head, such as one score
 /// row for each query head of a group.
+///
+/// A device layout carries its offsets twice: kernels read those in device memory, the host those
+/// in host memory (`host()`), so that shapes are known without waiting for the device.
 template <MemorySpace S = MemorySpace::host>
 class RowLayout {
  public:
@@ -52,15 +55,17 @@ class RowLayout {
     return layout;
   }
 
-  /// The same for offsets in device memory, which the host cannot read: the caller states the total
-  /// and the longest.
-  static RowLayout ragged(const std::int64_t* offsets, std::int64_t heads, std::int64_t total,
-                          std::int64_t longest) requires(S == MemorySpace::device) {
+  /// The same on a device: the same offsets in device memory and in host memory.
+  static RowLayout ragged(const std::int64_t* device_offsets, const std::int64_t* host_offsets,
+                          std::int64_t heads) requires(S == MemorySpace::device) {
+    require(device_offsets != nullptr, "device_offsets", "null", "an array of heads + 1 entries");
+    const RowLayout<> host = RowLayout<>::ragged(host_offsets, heads);
     RowLayout layout;
     layout.heads_ = heads;
-    layout.offsets_ = offsets;
-    layout.total_ = total;
-    layout.longest_ = longest;
+    layout.offsets_ = device_offsets;
+    layout.host_offsets_ = host_offsets;
+    layout.total_ = host.total();
+    layout.longest_ = host.longest();
     return layout;
   }
 
@@ -71,11 +76,27 @@ class RowLayout {
     return layout;
   }
 
+  /// The same layout for code that runs on the host.
+  RowLayout<MemorySpace::host> host() const {
+    if constexpr (S == MemorySpace::host) {
+      return *this;
+    } else {
+      RowLayout<MemorySpace::host> layout;
+      layout.heads_ = heads_;
+      layout.rows_ = rows_;
+      layout.offsets_ = host_offsets_;
+      layout.total_ = total_;
+      layout.longest_ = longest_;
+      layout.group_ = group_;
+      return layout;
+    }
+  }
+
   KVEVICT_HOST_DEVICE std::int64_t heads() const { return heads_ * group_; }
   KVEVICT_HOST_DEVICE std::int64_t total() const { return total_ * group_; }
   KVEVICT_HOST_DEVICE std::int64_t longest() const { return longest_; }
   KVEVICT_HOST_DEVICE bool is_uniform() const { return offsets_ == nullptr; }
-  /// The offsets of a ragged layout, null for a uniform one.
+  /// The offsets of a ragged layout in the memory of its space, null for a uniform one.
   KVEVICT_HOST_DEVICE const std::int64_t* offsets() const { return offsets_; }
 
   KVEVICT_HOST_DEVICE std::int64_t rows(std::int64_t head) const {
@@ -90,28 +111,29 @@ class RowLayout {
   }
 
  private:
+  template <MemorySpace>
+  friend class RowLayout;
+
   std::int64_t heads_ = 0;
   std::int64_t rows_ = 0;
   const std::int64_t* offsets_ = nullptr;
+  const std::int64_t* host_offsets_ = nullptr;  // device layouts only
   std::int64_t total_ = 0;
   std::int64_t longest_ = 0;
   std::int64_t group_ = 1;
 };
 
 /// Equal row counts for every head. O(1) for uniform layouts, else O(heads).
-inline bool same_rows(const RowLayout<>& a, const RowLayout<>& b) {
+template <MemorySpace S>
+bool same_rows(const RowLayout<S>& first, const RowLayout<S>& second) {
+  const RowLayout<> a = first.host();
+  const RowLayout<> b = second.host();
   if (a.heads() != b.heads() || a.total() != b.total()) return false;
   for (std::int64_t h = 0; h < a.heads(); ++h) {
     if (a.rows(h) != b.rows(h)) return false;
     if (a.is_uniform() && b.is_uniform()) return true;
   }
   return true;
-}
-
-/// Device offsets cannot be read here: totals and longest rows stand for the counts.
-inline bool same_rows(const RowLayout<MemorySpace::device>& a,
-                      const RowLayout<MemorySpace::device>& b) {
-  return a.heads() == b.heads() && a.total() == b.total() && a.longest() == b.longest();
 }
 
 }  // namespace kvevict

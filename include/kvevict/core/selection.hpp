@@ -25,18 +25,16 @@ struct Report {
   friend bool operator==(const Report&, const Report&) = default;
 };
 
-/// Non-owning view of a selection.
+/// Non-owning view of a selection: row counts and offsets as a layout, and the indices.
 template <MemorySpace S = MemorySpace::host>
 struct SelectionView {
-  const std::int64_t* offsets = nullptr;  ///< [heads + 1]
-  const std::int32_t* indices = nullptr;  ///< [offsets[heads]]
-  std::int64_t heads = 0;
+  RowLayout<S> layout;
+  const std::int32_t* indices = nullptr;  ///< [layout.total()]
 
-  KVEVICT_HOST_DEVICE std::int64_t count(std::int64_t head) const {
-    return offsets[head + 1] - offsets[head];
-  }
+  KVEVICT_HOST_DEVICE std::int64_t heads() const { return layout.heads(); }
+  KVEVICT_HOST_DEVICE std::int64_t count(std::int64_t head) const { return layout.rows(head); }
   KVEVICT_HOST_DEVICE const std::int32_t* head(std::int64_t head) const {
-    return indices + offsets[head];
+    return indices + layout.offset(head);
   }
 };
 
@@ -58,9 +56,11 @@ class Selection {
   /// [heads + 1]
   std::span<const std::int64_t> offsets() const { return offsets_; }
   std::span<const std::int32_t> indices() const { return indices_; }
+  /// For writing.
+  std::int32_t* indices_data() { return indices_.data(); }
   /// Row counts after compaction; refers to this object's offsets.
   RowLayout<> layout() const { return RowLayout<>::ragged(offsets_.data(), heads()); }
-  SelectionView<> view() const { return {offsets_.data(), indices_.data(), heads()}; }
+  SelectionView<> view() const { return {layout(), indices_.data()}; }
 
   const Report& report() const { return report_; }
   void set_report(const Report& report) { report_ = report; }
@@ -94,23 +94,33 @@ class Selection {
   Report report_;
 };
 
+/// Throws invalid_argument unless `selection` has the heads of a cache with this layout and keeps
+/// no more rows than each holds. O(heads).
+template <MemorySpace S>
+void require_counts_fit(const SelectionView<S>& selection, const RowLayout<S>& layout) {
+  const RowLayout<> kept = selection.layout.host();
+  const RowLayout<> rows = layout.host();
+  require(kept.heads() == rows.heads(), "selection.heads", kept.heads(), "equal to", rows.heads());
+  for (std::int64_t h = 0; h < kept.heads(); ++h) {
+    require_for_head(kept.rows(h) <= rows.rows(h), "selection.count", h, kept.rows(h),
+                     "at most the head's rows,", rows.rows(h));
+  }
+}
+
 /// Throws invalid_argument unless `selection` is one of a cache with this layout: equal heads,
 /// indices of each head ascending, unique and inside [0, rows). O(kept rows).
 inline void require_valid(const SelectionView<>& selection, const RowLayout<>& layout) {
-  require(selection.heads == layout.heads(), "selection.heads", selection.heads, "equal to",
-          layout.heads());
-  for (std::int64_t h = 0; h < selection.heads; ++h) {
-    require(selection.count(h) >= 0, "selection.offsets", selection.offsets[h + 1], "at least",
-            selection.offsets[h]);
+  require_counts_fit(selection, layout);
+  for (std::int64_t h = 0; h < selection.heads(); ++h) {
     const std::int32_t* indices = selection.head(h);
     std::int64_t previous = -1;
     for (std::int64_t i = 0; i < selection.count(h); ++i) {
-      require(indices[i] > previous, "selection.index", indices[i], "above the index before it,",
-              previous);
+      require_for_head(indices[i] > previous, "selection.index", h, indices[i],
+                       "above the index before it,", previous);
       previous = indices[i];
     }
-    require(previous < layout.rows(h), "selection.index", previous, "below the head's rows,",
-            layout.rows(h));
+    require_for_head(previous < layout.rows(h), "selection.index", h, previous,
+                     "below the head's rows,", layout.rows(h));
   }
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "kvevict/core/config.hpp"
@@ -16,18 +17,36 @@
 
 namespace kvevict {
 
+/// Where a workspace gets its blocks from. Blocks are aligned to `workspace_alignment`; `allocate`
+/// returns null when there is no memory.
+struct MemorySource {
+  void* (*allocate)(void* context, std::size_t bytes) noexcept = nullptr;
+  void (*release)(void* context, void* block) noexcept = nullptr;
+  void* context = nullptr;
+
+  /// The heap.
+  static MemorySource heap() { return {allocate_heap, release_heap, nullptr}; }
+
+ private:
+  static constexpr auto alignment = std::align_val_t{static_cast<std::size_t>(workspace_alignment)};
+
+  static void* allocate_heap(void*, std::size_t bytes) noexcept {
+    return ::operator new(bytes, alignment, std::nothrow);
+  }
+  static void release_heap(void*, void* block) noexcept { ::operator delete(block, alignment); }
+};
+
 /// Scratch memory of a resources object: a bump arena of named, 256-byte-aligned carves that a
 /// `WorkspaceScope` gives back. Three modes:
-/// * owning (default): grows on demand; when the outermost scope ends it holds one block of the
-/// peak
-///   size, so that the same call a second time allocates nothing,
+/// * owning (default): grows on demand from its source; when the outermost scope ends it holds one
+///   block of the peak size, so that the same call a second time allocates nothing,
 /// * the caller's buffer: never allocates; a carve that does not fit throws, naming itself and the
 ///   bytes needed so far,
 /// * counting: hands out an address that nobody may touch and records the peak. An op in this mode
 ///   returns after its carves, so that the size query runs the same code as the computation.
 class Workspace {
  public:
-  Workspace() = default;
+  explicit Workspace(const MemorySource& source = MemorySource::heap()) : source_(source) {}
   Workspace(void* buffer, std::size_t bytes)
       : mode_(Mode::borrowed), base_(static_cast<std::byte*>(buffer)), capacity_(bytes) {}
   static Workspace counter() {
@@ -45,15 +64,15 @@ class Workspace {
   enum class Mode { owning, borrowed, counting };
 
   struct Release {
-    void operator()(std::byte* p) const {
-      ::operator delete (p, std::align_val_t{static_cast<std::size_t>(workspace_alignment)});
-    }
+    MemorySource source;
+    void operator()(std::byte* p) const { source.release(source.context, p); }
   };
   using Block = std::unique_ptr<std::byte[], Release>;
 
-  static Block make_block(std::size_t bytes) {
-    const auto alignment = std::align_val_t{static_cast<std::size_t>(workspace_alignment)};
-    return Block(static_cast<std::byte*>(::operator new(bytes, alignment)));
+  /// Null when there is no memory.
+  Block make_block(std::size_t bytes) const {
+    return Block(static_cast<std::byte*>(source_.allocate(source_.context, bytes)),
+                 Release{source_});
   }
 
   static Error failure(std::string_view name, const std::string& value, const std::string& bound) {
@@ -99,11 +118,11 @@ class Workspace {
   }
 
   std::byte* grow(std::string_view name, std::size_t bytes) {
-    try {
-      overflow_.push_back(make_block(bytes));
-    } catch (const std::bad_alloc&) {
+    Block block = make_block(bytes);
+    if (block == nullptr) {
       throw failure(name, detail::text_of(bytes) + " bytes", "available memory");
     }
+    overflow_.push_back(std::move(block));
     return overflow_.back().get();
   }
 
@@ -116,17 +135,15 @@ class Workspace {
     block_.reset();
     base_ = nullptr;
     capacity_ = 0;
-    try {
-      block_ = make_block(static_cast<std::size_t>(peak_));
-    } catch (const std::bad_alloc&) {
-      return;  // the next call grows piece by piece again
-    }
+    block_ = make_block(static_cast<std::size_t>(peak_));
+    if (block_ == nullptr) return;  // the next call grows piece by piece again
     base_ = block_.get();
     capacity_ = static_cast<std::size_t>(peak_);
   }
 
   Mode mode_ = Mode::owning;
-  Block block_;
+  MemorySource source_ = MemorySource::heap();
+  Block block_ = Block(nullptr, Release{source_});
   std::vector<Block> overflow_;  // carves of the first, warming-up pass that did not fit
   std::byte* base_ = nullptr;
   std::size_t capacity_ = 0;

@@ -22,7 +22,7 @@ template <class T>
 void gather_rows_impl(Resources& res, SelectionView<> selection, const RowsView<const T>& from,
                       const RowsView<T>& to) {
   if (res.workspace().counting()) return;
-  res.parallel_for(selection.heads, [&](std::int64_t h, int) {
+  res.parallel_for(selection.heads(), [&](std::int64_t h, int) {
     const auto source = from.head(h);
     const auto target = to.head(h);
     const std::int32_t* kept = selection.head(h);
@@ -36,7 +36,7 @@ void gather_rows_impl(Resources& res, SelectionView<> selection, const RowsView<
 template <class T>
 void compact_rows_impl(Resources& res, SelectionView<> selection, const RowsView<T>& rows) {
   if (res.workspace().counting()) return;
-  res.parallel_for(selection.heads, [&](std::int64_t h, int) {
+  res.parallel_for(selection.heads(), [&](std::int64_t h, int) {
     const auto head = rows.head(h);
     const std::int32_t* kept = selection.head(h);
     for (std::int64_t j = 0; j < selection.count(h); ++j) {
@@ -52,7 +52,7 @@ inline void gather_positions_impl(Resources& res, SelectionView<> selection,
                                   const Positions<MemorySpace::host, std::int32_t>& to,
                                   const RowLayout<>& to_layout) {
   if (res.workspace().counting()) return;
-  res.parallel_for(selection.heads, [&](std::int64_t h, int) {
+  res.parallel_for(selection.heads(), [&](std::int64_t h, int) {
     const auto source = from.row(h, from_layout);
     std::int32_t* target = to.row(h, to_layout).stored;
     const std::int32_t* kept = selection.head(h);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <thread>
 #include <type_traits>
 
@@ -35,6 +36,7 @@ struct ResourcesOptions {
 class Resources {
  public:
   static constexpr MemorySpace space = MemorySpace::host;
+  using selection_type = Selection;
 
   explicit Resources(const ResourcesOptions& options = {})
       : threads_(options.threads), external_(options.parallel_for) {
@@ -56,7 +58,16 @@ class Resources {
 
   int threads() const { return threads_; }
   Workspace& workspace() { return workspace_; }
+  Workspace& host_workspace() { return workspace_; }
+
   Report& report() { return report_; }
+  void reset_report() { report_ = {}; }
+  void reset_nan_scores() { report_.nan_scores = 0; }
+  void deliver_report(Selection& kept) const { kept.set_report(report_); }
+
+  void make_room(Selection& kept, std::span<const std::int64_t> counts) const {
+    kept.reshape(counts);
+  }
 
   /// Calls `body(index, worker)` for every index in [0, count), on several threads. Which thread
   /// runs which index is open: a body writes only what belongs to its index, so that results do not

@@ -57,8 +57,17 @@ inline Cut find_cut(const float* scores, const Protect& protect, const PositionR
   return {prefix, wanted};
 }
 
+inline void protected_counts_impl(Resources& res, const Positions<>& positions,
+                                  const Protect& protect, const RowLayout<>& layout,
+                                  std::int64_t* held) {
+  if (res.workspace().counting()) return;
+  for (std::int64_t h = 0; h < layout.heads(); ++h) {
+    held[h] = count_protected(protect, positions.row(h, layout), layout.rows(h));
+  }
+}
+
 inline void select_top_impl(Resources& res, ScoreView<> scores, const Positions<>& positions,
-                            const Protect& protect, const std::int64_t* offsets,
+                            const Protect& protect, const RowLayout<>& kept,
                             std::int32_t* indices) {
   const std::int64_t heads = scores.layout.heads();
   WorkspaceScope scope(res.workspace());
@@ -67,19 +76,18 @@ inline void select_top_impl(Resources& res, ScoreView<> scores, const Positions<
   std::int64_t* nan_counts = scope.carve<std::int64_t>("select_top.nan_counts", heads);
   if (res.workspace().counting()) return;
   for (std::int64_t h = 0; h < heads; ++h) {
-    const std::int64_t rows = scores.layout.rows(h);
-    const std::int64_t count = offsets[h + 1] - offsets[h];
-    require(count >= 0 && count <= rows, "counts", count, "in [0, rows of the head], rows =", rows);
-    const std::int64_t held = count_protected(protect, positions.row(h, scores.layout), rows);
-    require(held <= count, "protected rows", held, "at most the rows that a head keeps,", count,
-            ErrorKind::budget);
+    const std::int64_t held =
+        count_protected(protect, positions.row(h, scores.layout), scores.layout.rows(h));
+    require_for_head(held <= kept.rows(h), "protected rows", h, held,
+                     "at most the rows that it keeps,", kept.rows(h), ErrorKind::budget);
   }
   res.parallel_for(heads, [&](std::int64_t h, int worker) {
     const std::int64_t rows = scores.layout.rows(h);
-    const std::int64_t count = offsets[h + 1] - offsets[h];
+    const std::int64_t count = kept.rows(h);
     const auto row_positions = positions.row(h, scores.layout);
     const float* head = scores.head(h);
-    std::int32_t* out = indices + offsets[h];
+    std::int32_t* out = indices + kept.offset(h);
+    const std::int32_t* last = out + count;
     std::int64_t nans = 0;
     for (std::int64_t i = 0; i < rows; ++i) nans += std::isnan(head[i]) ? 1 : 0;
     nan_counts[h] = nans;
@@ -88,7 +96,6 @@ inline void select_top_impl(Resources& res, ScoreView<> scores, const Positions<
     if (wanted > 0) {
       cut = find_cut(head, protect, row_positions, rows, wanted, histograms + worker * radix_bins);
     }
-    const std::int32_t* last = indices + offsets[h + 1];
     const auto keep_best = [&](std::int64_t begin, std::int64_t end) {
       if (wanted == 0) return;
       // Every row is written and only the end moves on, without a branch on the score.

@@ -10,21 +10,34 @@
 
 namespace kvevict {
 
-/// indices[sum of the counts before h ...] = the rows of head h that survive, ascending: its
-/// protected rows and, of the others, those first in the order score descending, then row
-/// ascending; NaN ranks lowest, -0 equals +0. Exactly counts[h] rows. Deterministic: a radix select
-/// over order-preserving integers, about four passes over the scores, no sort. NaN scores are
-/// counted in the report.
+/// held[h] = protected rows of head h, to host memory. Waits for a device only when its positions
+/// must be read: stored ones, and a protection by position. O(heads spans^2 log rows).
+template <class R>
+void protected_counts(R& res, const Positions<R::space>& positions, const Protect& protect,
+                      const RowLayout<R::space>& layout, std::int64_t* held) {
+  require_valid(protect);
+  protected_counts_impl(res, positions, protect, layout, held);
+}
+
+/// indices[kept.offset(h) ...] = the rows of head h that survive, ascending: its protected rows
+/// and, of the others, those first in the order score descending, then row ascending; NaN ranks
+/// lowest, -0 equals +0. Exactly kept.rows(h) rows. Deterministic: a radix select over
+/// order-preserving integers, about four passes over the scores, no sort. NaN scores are counted in
+/// the report.
 ///
-/// `offsets` [heads + 1] are the sums of the counts. Throws a budget error when a head's protected
-/// rows exceed its count, invalid_argument when a count is negative or above the head's rows.
+/// Throws invalid_argument when a head is to keep more rows than it has, and, on the host, a budget
+/// error when a head's protected rows exceed its count. On a device that must not happen
+/// (`protected_counts`): such a head keeps the first of its protected rows.
 template <class R>
 void select_top(R& res, ScoreView<R::space> scores, const Positions<R::space>& positions,
-                const Protect& protect, const std::int64_t* offsets, std::int32_t* indices) {
+                const Protect& protect, const RowLayout<R::space>& kept, std::int32_t* indices) {
   require_valid(protect);
   require(scores.layout.longest() <= max_rows_per_head, "rows", scores.layout.longest(),
           "<=", max_rows_per_head);
-  select_top_impl(res, scores, positions, protect, offsets, indices);
+  if (!res.workspace().counting()) {
+    require_counts_fit(SelectionView<R::space>{kept, indices}, scores.layout);
+  }
+  select_top_impl(res, scores, positions, protect, kept, indices);
 }
 
 /// counts[h] = rows of each head that the best `total` rows of all heads together contain: one
@@ -32,8 +45,8 @@ void select_top(R& res, ScoreView<R::space> scores, const Positions<R::space>& p
 /// all it has), at most `cap`; beyond that, order is score descending, then head, then row
 /// ascending; NaN lowest. The sum of the counts is `total`.
 ///
-/// Throws a budget error when floors exceed `total` or caps do not reach it. About three passes
-/// over the scores.
+/// Throws a budget error when floors exceed `total` or caps do not reach it. `counts` are in host
+/// memory: a device is waited for. About three passes over the scores.
 template <class R>
 void global_counts(R& res, const AllocationInput<R::space>& input, std::int64_t total,
                    std::int64_t floor, std::int64_t cap, std::int64_t* counts) {
