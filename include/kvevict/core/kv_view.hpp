@@ -23,6 +23,11 @@ class KvView {
 
   KvView() = default;
 
+  /// A view of U converts to a view of const U.
+  template <class U>
+  requires(!std::is_same_v<T, U> && std::is_same_v<T, const U>) KvView(const KvView<U, S>& other)
+      : keys_(other.keys()), values_(other.values()), positions_(other.positions()) {}
+
   /// Any two row views with equal row counts.
   KvView(RowsView<T, S> keys, RowsView<T, S> values, Positions<S, position_type> positions = {})
       : keys_(keys), values_(values), positions_(positions) {
@@ -84,10 +89,6 @@ class KvView {
   /// Bytes of one row's key and value.
   std::int64_t row_bytes() const {
     return (keys_.dim() + values_.dim()) * static_cast<std::int64_t>(sizeof(T));
-  }
-
-  operator KvView<const T, S>() const requires(!std::is_const_v<T>) {
-    return KvView<const T, S>(keys_, values_, positions_);
   }
 
  private:

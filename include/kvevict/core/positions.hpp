@@ -46,6 +46,15 @@ class Positions {
  public:
   Positions() = default;
 
+  /// Positions that may be written convert to positions that may not.
+  template <class Other>
+  requires(!std::is_same_v<Int, Other> && std::is_same_v<Int, const Other>) KVEVICT_HOST_DEVICE
+      Positions(const Positions<S, Other>& other)
+      : form_(static_cast<Form>(other.form_)),
+        first_(other.first_),
+        array_(other.array_),
+        table_(other.table_) {}
+
   static Positions consecutive(std::int32_t first = 0) {
     Positions p;
     p.first_ = first;
@@ -74,6 +83,8 @@ class Positions {
   bool stored() const { return form_ != Form::consecutive; }
   bool is_shared() const { return form_ == Form::shared; }
   bool is_packed() const { return form_ == Form::packed; }
+  /// The position of row 0 of every head, for `consecutive`.
+  std::int32_t first() const { return first_; }
 
   KVEVICT_HOST_DEVICE PositionRow<Int> row(std::int64_t head, const RowLayout<S>& layout) const {
     switch (form_) {
@@ -87,15 +98,6 @@ class Positions {
         break;
     }
     return {nullptr, first_};
-  }
-
-  operator Positions<S, std::add_const_t<Int>>() const requires(!std::is_const_v<Int>) {
-    Positions<S, std::add_const_t<Int>> p;
-    p.form_ = static_cast<typename Positions<S, std::add_const_t<Int>>::Form>(form_);
-    p.first_ = first_;
-    p.array_ = array_;
-    p.table_ = table_;
-    return p;
   }
 
  private:

@@ -23,6 +23,18 @@ class RowsView {
 
   RowsView() = default;
 
+  /// A view of U converts to a view of const U.
+  template <class U>
+  requires(!std::is_same_v<T, U> && std::is_same_v<T, const U>) KVEVICT_HOST_DEVICE
+      RowsView(const RowsView<U, S>& other)
+      : layout_(other.layout_),
+        dim_(other.dim_),
+        row_stride_(other.row_stride_),
+        channel_stride_(other.channel_stride_),
+        head_stride_(other.head_stride_),
+        base_(other.base_),
+        table_(other.table_) {}
+
   static RowsView strided(T* base, std::int64_t heads, std::int64_t rows, std::int64_t dim,
                           std::int64_t head_stride, std::int64_t row_stride,
                           std::int64_t channel_stride = 1) {
@@ -89,18 +101,6 @@ class RowsView {
     require(layout.heads() == heads(), "layout.heads", layout.heads(), "equal to", heads());
     RowsView view = *this;
     view.layout_ = layout;
-    return view;
-  }
-
-  KVEVICT_HOST_DEVICE operator RowsView<const T, S>() const requires(!std::is_const_v<T>) {
-    RowsView<const T, S> view;
-    view.layout_ = layout_;
-    view.dim_ = dim_;
-    view.row_stride_ = row_stride_;
-    view.channel_stride_ = channel_stride_;
-    view.head_stride_ = head_stride_;
-    view.base_ = base_;
-    view.table_ = table_;
     return view;
   }
 

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kvevict/cuda/select_top.cuh"
+
+namespace kvevict::cuda {
+
+namespace detail {
+
+/// Bounds of one head's count, and its rows already known to lie above the threshold.
+struct GlobalHead {
+  std::int64_t low;    ///< floor, or protected rows if more
+  std::int64_t high;   ///< cap, or rows if fewer
+  std::int64_t above;  ///< protected rows and open rows with a key above the digits fixed so far
+  std::int64_t equal;  ///< open rows with the last digit fixed
+
+  KVEVICT_HOST_DEVICE std::int64_t clamped(std::int64_t count) const {
+    return count < low ? low : (count > high ? high : count);
+  }
+};
+
+/// One block for each head: every bin of its histogram becomes the number of rows in it and in all
+/// larger ones.
+template <int Threads>
+__global__ void __launch_bounds__(Threads) sum_from_top(unsigned* histograms) {
+  KVEVICT_SHARED(unsigned, warp_sums, [Threads / warp_size]);
+  constexpr int bins = radix_bins / Threads;
+  unsigned* histogram = histograms + static_cast<std::int64_t>(blockIdx.x) * radix_bins;
+  const int top = radix_bins - 1 - static_cast<int>(threadIdx.x) * bins;
+  unsigned sum = 0;
+  for (int b = 0; b < bins; ++b) sum += histogram[top - b];
+  unsigned total = 0;
+  unsigned above = block_exclusive_sum<Threads>(sum, warp_sums, total);
+  for (int b = 0; b < bins; ++b) {
+    above += histogram[top - b];
+    histogram[top - b] = above;
+  }
+}
+
+/// One thread for each bin: rows that all heads would keep with the threshold at it.
+static __global__ void __launch_bounds__(128)
+    sum_over_heads(const unsigned* histograms, const GlobalHead* heads, std::int64_t head_count,
+                   std::int64_t* sums) {
+  const int bin = static_cast<int>(blockIdx.x * 128 + threadIdx.x);
+  if (bin >= radix_bins) return;
+  std::int64_t sum = 0;
+  for (std::int64_t h = 0; h < head_count; ++h) {
+    sum += heads[h].clamped(heads[h].above + histograms[h * radix_bins + bin]);
+  }
+  sums[bin] = sum;
+}
+
+/// One block: the largest digit whose sum reaches the total is fixed for all heads; their counts
+/// move on and their histograms are cleared. Sums only grow as the digit falls.
+template <int Threads>
+__global__ void __launch_bounds__(Threads)
+    fix_common_digit(const std::int64_t* sums, std::int64_t total, int digit, RadixState* state,
+                     unsigned* histograms, GlobalHead* heads, std::int64_t head_count) {
+  KVEVICT_SHARED(int, found, [1]);
+  if (threadIdx.x == 0) found[0] = 0;
+  __syncthreads();
+  for (int bin = static_cast<int>(threadIdx.x); bin < radix_bins; bin += Threads) {
+    if (bin <= static_cast<int>(radix_digit_mask(digit)) && sums[bin] >= total) {
+      atomicMax(found, bin);
+    }
+  }
+  __syncthreads();
+  const int bin = found[0];
+  for (std::int64_t h = threadIdx.x; h < head_count; h += Threads) {
+    const unsigned* histogram = histograms + h * radix_bins;
+    const unsigned above = bin + 1 < radix_bins ? histogram[bin + 1] : 0;
+    heads[h].equal = histogram[bin] - above;
+    heads[h].above += above;
+  }
+  __syncthreads();
+  for (std::int64_t i = threadIdx.x; i < head_count * radix_bins; i += Threads) histograms[i] = 0;
+  if (threadIdx.x == 0) {
+    state->prefix |= static_cast<std::uint32_t>(bin) << radix_shift(digit);
+    state->mask |= radix_digit_mask(digit) << radix_shift(digit);
+  }
+}
+
+}  // namespace detail
+
+/// As on the host: one threshold by descending through the digits of the keys, with one histogram
+/// for each head so that floors and caps apply head by head. Waits for the counts.
+inline void global_counts_impl(Resources& res, const AllocationInput<MemorySpace::device>& input,
+                               std::int64_t total, std::int64_t floor, std::int64_t cap,
+                               std::int64_t* counts) {
+  constexpr int threads = 256;
+  const ScoreView<MemorySpace::device>& scores = input.scores;
+  const std::int64_t heads = scores.layout.heads();
+  const std::int64_t splits = tiles_of(scores.layout.longest(), radix_split_rows);
+  WorkspaceScope host_scope(res.host_workspace());
+  WorkspaceScope scope(res.workspace());
+  auto* held = host_scope.carve<std::int64_t>("global_counts.protected", heads);
+  auto* host_heads = host_scope.carve<detail::GlobalHead>("global_counts.host_heads", heads);
+  auto* device_heads = scope.carve<detail::GlobalHead>("global_counts.heads", heads);
+  auto* histograms = scope.carve<unsigned>("global_counts.histograms", heads * radix_bins);
+  auto* sums = scope.carve<std::int64_t>("global_counts.sums", radix_bins);
+  auto* state = scope.carve<RadixState>("global_counts.state", 1);
+  const ProtectedHeads ranges =
+      protected_heads(res, scope, input.positions, scores.layout, input.protect);
+  protected_counts_impl(res, input.positions, input.protect, scores.layout, held);
+  if (res.workspace().counting()) return;
+
+  std::int64_t lowest = 0;
+  std::int64_t highest = 0;
+  const RowLayout<> rows = scores.layout.host();
+  for (std::int64_t h = 0; h < heads; ++h) {
+    detail::GlobalHead& head = host_heads[h];
+    head.low = std::max(held[h], std::min(floor, rows.rows(h)));
+    head.high = std::max(head.low, std::min(cap, rows.rows(h)));
+    head.above = held[h];
+    head.equal = 0;
+    lowest += head.low;
+    highest += head.high;
+  }
+  require(lowest <= total, "protected rows and floors", lowest, "at most the budget's rows,", total,
+          ErrorKind::budget);
+  require(highest >= total, "rows within the caps", highest, "at least the budget's rows,", total,
+          ErrorKind::budget);
+  if (heads == 0) return;
+
+  const auto bytes = static_cast<std::size_t>(heads) * sizeof(detail::GlobalHead);
+  const auto histogram_bytes = static_cast<std::size_t>(heads * radix_bins) * sizeof(unsigned);
+  require_success(
+      cudaMemcpyAsync(device_heads, host_heads, bytes, cudaMemcpyHostToDevice, res.stream()),
+      "cudaMemcpyAsync");
+  require_success(cudaMemsetAsync(histograms, 0, histogram_bytes, res.stream()), "cudaMemsetAsync");
+  require_success(cudaMemsetAsync(state, 0, sizeof *state, res.stream()), "cudaMemsetAsync");
+  for (int digit = 0; digit < radix_digits; ++digit) {
+    launch(res, "count_split_digits", detail::count_split_digits<threads>, heads * splits, threads,
+           0, scores, ranges, state, std::int64_t{0}, splits, digit, histograms,
+           static_cast<Counters*>(nullptr));
+    launch(res, "sum_from_top", detail::sum_from_top<threads>, heads, threads, 0, histograms);
+    launch(res, "sum_over_heads", detail::sum_over_heads, radix_bins / 128, 128, 0, histograms,
+           device_heads, heads, sums);
+    launch(res, "fix_common_digit", detail::fix_common_digit<threads>, 1, threads, 0, sums, total,
+           digit, state, histograms, device_heads, heads);
+  }
+  require_success(
+      cudaMemcpyAsync(host_heads, device_heads, bytes, cudaMemcpyDeviceToHost, res.stream()),
+      "cudaMemcpyAsync");
+  res.wait();
+
+  // Rows equal to the threshold fill up the heads in order.
+  std::int64_t left = total;
+  for (std::int64_t h = 0; h < heads; ++h) {
+    counts[h] = host_heads[h].clamped(host_heads[h].above);
+    left -= counts[h];
+  }
+  for (std::int64_t h = 0; h < heads && left > 0; ++h) {
+    const detail::GlobalHead& head = host_heads[h];
+    const std::int64_t more = std::min(left, head.clamped(head.above + head.equal) - counts[h]);
+    counts[h] += more;
+    left -= more;
+  }
+}
+
+}  // namespace kvevict::cuda
