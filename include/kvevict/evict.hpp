@@ -26,7 +26,7 @@ template <class R, class P, class T>
 void require_evictable(const P& policy, const KvView<T, R::space>& cache,
                        const Evidence<R::space>& evidence) {
   validate_policy(policy);
-  require_evidence(evidence, policy.needs());
+  require_evidence(evidence, policy.needs(), policy.name());
   require(cache.layout().longest() <= max_rows_per_head, "cache.rows", cache.layout().longest(),
           "<=", max_rows_per_head);
   if constexpr (R::space == MemorySpace::host) require_ascending_positions(cache);

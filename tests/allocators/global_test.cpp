@@ -73,8 +73,8 @@ TEST_CASE("scores that mean nothing across heads are refused, unless allowed", "
   Shares shares;
   shares.comparable = false;
   REQUIRE(refused([&] { shares.divide({}); }, kvevict::ErrorKind::unsupported) ==
-          "policy is one whose scores are not comparable across heads, must be "
-          "comparable_across_heads() for a global budget (or set allow_incomparable)");
+          "GlobalBudget.allow_incomparable is false, must be true for a policy whose scores are not "
+          "comparable across heads");
   REQUIRE(shares.divide({.allow_incomparable = true}) == Counts{4, 1, 1});
 }
 

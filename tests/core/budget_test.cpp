@@ -179,7 +179,7 @@ TEST_CASE("a byte budget below one row of each head is an error, zero is not", "
   const std::vector<std::int64_t> offsets = {0, 3, 3, 10};
   const auto layout = RowLayout<>::ragged(offsets.data(), 3);
   REQUIRE(refused_budget([&] { shares(Budget::bytes(199), layout, 100); }) ==
-          "budget.bytes is 199, must be enough for one row of each head");
+          "budget.bytes is 199, must be enough for one row of each head, 200");
   REQUIRE(shares(Budget::bytes(200), layout, 100) == std::vector<std::int64_t>{1, 0, 1});
   REQUIRE(shares(Budget::bytes(0), layout, 100) == std::vector<std::int64_t>{0, 0, 0});
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();

@@ -65,11 +65,11 @@ TEST_CASE("each kind is there when its field is", "[core][evidence]") {
 
 TEST_CASE("missing evidence is named", "[core][evidence]") {
   const auto missing = [](const Evidence<>& evidence, EvidenceSet needs) {
-    return refused([&] { require_evidence(evidence, needs); });
+    return refused([&] { require_evidence(evidence, needs, "Needy"); });
   };
   for (const EvidenceKind kind : kvevict::all_evidence_kinds) {
-    REQUIRE(missing({}, {kind}) == "evidence." + std::string(to_string(kind)) +
-                                       " is missing, must be given for this policy");
+    REQUIRE(missing({}, {kind}) ==
+            "evidence." + std::string(to_string(kind)) + " is missing, must be given for Needy");
   }
   REQUIRE(to_string(EvidenceKind::query_covariance_full) == "query_stats.covariance");
   REQUIRE(to_string(EvidenceKind::query_covariance_diagonal) == "query_stats.diagonal");
@@ -77,8 +77,8 @@ TEST_CASE("missing evidence is named", "[core][evidence]") {
   REQUIRE(missing({.query_stats = stats(true, false)},
                   {EvidenceKind::output_projection, EvidenceKind::query_stats,
                    EvidenceKind::query_covariance_full}) ==
-          "evidence.query_stats.covariance is missing, must be given for this policy");
+          "evidence.query_stats.covariance is missing, must be given for Needy");
   REQUIRE_NOTHROW(require_evidence(Evidence<>{.query_stats = stats(false, true)},
-                                   {EvidenceKind::query_covariance_full}));
-  REQUIRE_NOTHROW(require_evidence(Evidence<>{}, {}));
+                                   {EvidenceKind::query_covariance_full}, "Needy"));
+  REQUIRE_NOTHROW(require_evidence(Evidence<>{}, {}, "Needy"));
 }

@@ -15,6 +15,18 @@ using kvevict::RowsView;
 using HostPositions = kvevict::Positions<>;
 using kvevict_test::refused;
 
+TEST_CASE("a cache without memory is refused by name", "[core][kv_view]") {
+  float memory[12] = {};
+  using View = kvevict::KvView<float>;
+  REQUIRE(refused([&] { View::hnd(nullptr, memory, 1, 3, 4); }) ==
+          "keys is null, must be a pointer to the keys");
+  REQUIRE(refused([&] { View::nhd(memory, nullptr, 1, 3, 4); }) ==
+          "values is null, must be a pointer to the values");
+  REQUIRE(refused([&] { View::ragged(memory, nullptr, kvevict::RowLayout<>::uniform(1, 3), 4); }) ==
+          "values is null, must be a pointer to the values");
+  REQUIRE(View::hnd(nullptr, nullptr, 2, 0, 4).heads() == 2);
+}
+
 TEST_CASE("contiguous caches are addressed head first or row first", "[core][kv_view]") {
   std::vector<float> k(2 * 3 * 4);
   std::vector<float> v(2 * 3 * 4);
@@ -115,5 +127,5 @@ TEST_CASE("positions are checked for ascending order", "[core][kv_view]") {
   const std::vector<std::int32_t> twice = {0, 5, 9, 1, 2, 2};
   REQUIRE(refused([&] {
             require_ascending_positions(cache.with_positions(HostPositions::packed(twice.data())));
-          }) == "positions[row] is 2, must be above the position before it, 2");
+          }) == "positions[row] of head 1 is 2, must be above the position before it, 2");
 }

@@ -31,6 +31,10 @@ TEMPLATE_TEST_CASE("queries of each element type are found", "[core][queries]", 
   const auto per_head = QueriesView<>::per_head(table, 2, 5, 4, 6);
   REQUIRE(per_head.row(0, 2) == data.data() + 100 + 12);
   REQUIRE(per_head.row(1, 0) == data.data());
+
+  data[(2 * 5 + 3) * 4 + 1] = TestType(-2.5f);
+  REQUIRE(packed.at(2, 3, 1) == -2.5f);
+  REQUIRE(packed.last(2).at(2, 1, 1) == -2.5f);
 }
 
 TEST_CASE("the last queries are a view of the same memory", "[core][queries]") {

@@ -23,9 +23,8 @@ struct GlobalBudget {
 
   template <class R>
   void allocate(R& res, const AllocationInput<R::space>& input, std::int64_t* counts) const {
-    require(input.comparable_across_heads || allow_incomparable, "policy",
-            "one whose scores are not comparable across heads",
-            "comparable_across_heads() for a global budget (or set allow_incomparable)",
+    require(input.comparable_across_heads || allow_incomparable, "GlobalBudget.allow_incomparable",
+            false, "true for a policy whose scores are not comparable across heads",
             ErrorKind::unsupported);
     std::int64_t total = 0;
     for (std::int64_t h = 0; h < input.scores.layout.heads(); ++h) total += input.shares[h];

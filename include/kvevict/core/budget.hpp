@@ -111,7 +111,7 @@ class Budget {
       for (std::int64_t h = 0; h < layout.heads(); ++h) targets[h] = kept_rows(layout.rows(h));
       return;
     }
-    if (layout.heads() > 0) share_equally(amount_ / row_bytes, layout, targets);
+    if (layout.heads() > 0) share_equally(layout, row_bytes, targets);
   }
 
  private:
@@ -121,14 +121,16 @@ class Budget {
       : kind_(kind), amount_(amount), ratio_(ratio) {}
 
   /// targets[h] = min(rows(h), level), plus one for the first heads that can take the remainder.
-  void share_equally(std::int64_t total, const RowLayout<>& layout, std::int64_t* targets) const {
+  void share_equally(const RowLayout<>& layout, std::int64_t row_bytes,
+                     std::int64_t* targets) const {
+    const std::int64_t total = amount_ / row_bytes;
     const auto handed_out = [&](std::int64_t level) {
       std::int64_t sum = 0;
       for (std::int64_t h = 0; h < layout.heads(); ++h) sum += std::min(layout.rows(h), level);
       return sum;
     };
     require(amount_ == 0 || total >= handed_out(1), "budget.bytes", amount_,
-            "enough for one row of each head", ErrorKind::budget);
+            "enough for one row of each head,", handed_out(1) * row_bytes, ErrorKind::budget);
     std::int64_t low = 0;
     std::int64_t high = layout.longest();
     while (low < high) {  // the highest level that the total pays for

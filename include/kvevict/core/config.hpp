@@ -11,6 +11,16 @@
 #define KVEVICT_HOST_DEVICE
 #endif
 
+// The result refers to the object: compilers that know the attribute warn of a temporary.
+#if defined(__has_cpp_attribute)
+#if __has_cpp_attribute(clang::lifetimebound)
+#define KVEVICT_LIFETIMEBOUND [[clang::lifetimebound]]
+#endif
+#endif
+#if !defined(KVEVICT_LIFETIMEBOUND)
+#define KVEVICT_LIFETIMEBOUND
+#endif
+
 namespace kvevict {
 
 /// Alignment in bytes of every buffer that the library carves for itself: a cache line pair on

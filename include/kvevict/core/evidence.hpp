@@ -161,13 +161,13 @@ struct Evidence {
   }
 };
 
-/// Throws invalid_argument naming the first needed kind that is missing.
+/// Throws invalid_argument naming the first needed kind that is missing, and who needs it.
 template <MemorySpace S>
-void require_evidence(const Evidence<S>& evidence, EvidenceSet needs) {
+void require_evidence(const Evidence<S>& evidence, EvidenceSet needs, std::string_view policy) {
   for (EvidenceKind kind : all_evidence_kinds) {
     if (needs.contains(kind) && !evidence.has(kind)) {
       throw Error(ErrorKind::invalid_argument, detail::joined("evidence.", to_string(kind)),
-                  "missing", "given for this policy");
+                  "missing", detail::joined("given for ", policy));
     }
   }
 }

@@ -39,12 +39,14 @@ class KvView {
 
   /// Contiguous [head][row][dim].
   static KvView hnd(T* k, T* v, std::int64_t heads, std::int64_t rows, std::int64_t dim) {
+    require_memory(k, v, heads * rows);
     return KvView(RowsView<T, S>::strided(k, heads, rows, dim, rows * dim, dim),
                   RowsView<T, S>::strided(v, heads, rows, dim, rows * dim, dim));
   }
 
   /// Contiguous [row][head][dim].
   static KvView nhd(T* k, T* v, std::int64_t heads, std::int64_t rows, std::int64_t dim) {
+    require_memory(k, v, heads * rows);
     const std::int64_t row_stride = (heads > 0 ? heads : 1) * dim;
     return KvView(RowsView<T, S>::strided(k, heads, rows, dim, dim, row_stride),
                   RowsView<T, S>::strided(v, heads, rows, dim, dim, row_stride));
@@ -52,6 +54,7 @@ class KvView {
 
   /// Ragged: the rows of all heads one after another, [sum of rows][dim], at the layout's offsets.
   static KvView ragged(T* k, T* v, const RowLayout<S>& layout, std::int64_t dim) {
+    require_memory(k, v, layout.total());
     return KvView(RowsView<T, S>::packed(k, layout, dim, dim),
                   RowsView<T, S>::packed(v, layout, dim, dim));
   }
@@ -92,6 +95,11 @@ class KvView {
   }
 
  private:
+  static void require_memory(const T* k, const T* v, std::int64_t rows) {
+    require(k != nullptr || rows == 0, "keys", "null", "a pointer to the keys");
+    require(v != nullptr || rows == 0, "values", "null", "a pointer to the values");
+  }
+
   RowsView<T, S> keys_;
   RowsView<T, S> values_;
   Positions<S, position_type> positions_;

@@ -59,6 +59,20 @@ class QueriesView {
     return static_cast<const char*>(start) + (offset + first_ * row_stride_) * size_of(type_);
   }
 
+  /// One number, widened. Branches on the type: loops over many numbers do so once, around `row`.
+  KVEVICT_HOST_DEVICE float at(std::int64_t head, std::int64_t query, std::int64_t channel) const {
+    const void* first = row(head, query);
+    switch (type_) {
+      case ElementType::float32:
+        return static_cast<const float*>(first)[channel];
+      case ElementType::float16:
+        return static_cast<const half*>(first)[channel];
+      case ElementType::bfloat16:
+        break;
+    }
+    return static_cast<const bfloat16*>(first)[channel];
+  }
+
   /// The last `count` queries of every head.
   KVEVICT_HOST_DEVICE QueriesView last(std::int64_t count) const {
     QueriesView view = *this;

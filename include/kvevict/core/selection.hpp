@@ -50,17 +50,19 @@ class Selection {
   /// Kept rows of all heads together.
   std::int64_t total() const { return offsets_.back(); }
   /// Kept rows of one head, ascending.
-  std::span<const std::int32_t> head(std::int64_t head) const {
+  std::span<const std::int32_t> head(std::int64_t head) const KVEVICT_LIFETIMEBOUND {
     return {indices_.data() + offsets_[index(head)], static_cast<std::size_t>(count(head))};
   }
   /// [heads + 1]
-  std::span<const std::int64_t> offsets() const { return offsets_; }
-  std::span<const std::int32_t> indices() const { return indices_; }
+  std::span<const std::int64_t> offsets() const KVEVICT_LIFETIMEBOUND { return offsets_; }
+  std::span<const std::int32_t> indices() const KVEVICT_LIFETIMEBOUND { return indices_; }
   /// For writing.
   std::int32_t* indices_data() { return indices_.data(); }
   /// Row counts after compaction; refers to this object's offsets.
-  RowLayout<> layout() const { return RowLayout<>::ragged(offsets_.data(), heads()); }
-  SelectionView<> view() const { return {layout(), indices_.data()}; }
+  RowLayout<> layout() const KVEVICT_LIFETIMEBOUND {
+    return RowLayout<>::ragged(offsets_.data(), heads());
+  }
+  SelectionView<> view() const KVEVICT_LIFETIMEBOUND { return {layout(), indices_.data()}; }
 
   const Report& report() const { return report_; }
   void set_report(const Report& report) { report_ = report; }

@@ -94,7 +94,7 @@ struct Jacap {
                              (evidence == WeightEvidence::automatic && given.probes.has_value());
     require(from_probes || given.query_stats.has_value(), "evidence.probes", "missing",
             "given for Jacap, or evidence.query_stats instead");
-    if (!from_probes) require_evidence(given, evidence_for(covariance));
+    if (!from_probes) require_evidence(given, evidence_for(covariance), name());
     const std::int64_t query_heads =
         from_probes ? given.probes->queries.heads() : given.query_stats->mean.shape[0];
     const std::int64_t group = detail::require_group(query_heads, cache.heads(), "query heads");
