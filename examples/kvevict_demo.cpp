@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Evicts the KV cache of a real language model with every policy and shows what is left of the
 // model's behaviour.
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -52,6 +54,8 @@ struct Session {
   QueryCapture queries;
 };
 
+bool on_terminal() { return isatty(STDERR_FILENO) != 0; }
+
 Session read_context(const Options& options, const mini_llama::Tokenizer& tokenizer,
                      mini_llama::Engine& engine) {
   const std::vector<mini_llama::TokenId> tokens = tokenizer.encode(read_file(options.text));
@@ -76,11 +80,13 @@ Session read_context(const Options& options, const mini_llama::Tokenizer& tokeni
   session.logits = engine.prefill(
       session.cache, session.context, 256,
       [](mini_llama::Index done, mini_llama::Index total) {
-        std::cerr << "\rreading the context: " << done << " of " << total << " tokens"
-                  << std::flush;
+        // A log gets a line for each step, a terminal one line that counts.
+        std::cerr << (on_terminal() ? "\r" : "") << "reading the context: " << done << " of "
+                  << total << " tokens" << (on_terminal() ? "" : "\n") << std::flush;
       },
       session.queries.observer());
-  std::fprintf(stderr, " in %.1f s\n", seconds_since(start));
+  std::fprintf(stderr, "%s in %.1f s\n", on_terminal() ? "" : "read the context",
+               seconds_since(start));
   return session;
 }
 

@@ -55,9 +55,11 @@ struct StridedView {
     return count;
   }
 
-  KVEVICT_HOST_DEVICE constexpr operator StridedView<const T, Rank, S>() const
-      requires(!std::is_const_v<T>) {
-    StridedView<const T, Rank, S> view;
+  /// A template, since a type that would convert to itself is warned of.
+  template <class U>
+  requires(!std::is_same_v<T, U> && std::is_same_v<U, const T>) KVEVICT_HOST_DEVICE constexpr
+  operator StridedView<U, Rank, S>() const {
+    StridedView<U, Rank, S> view;
     view.data = data;
     for (int d = 0; d < Rank; ++d) {
       view.shape[d] = shape[d];
