@@ -28,7 +28,7 @@ struct RowScene {
     const std::vector<std::int64_t> counts(static_cast<std::size_t>(shape.heads), shape.rows / 2);
     std::int32_t* indices = kept.reshape(counts);
     kvevict::CpuResources res;
-    kvevict::select_top(res, roots(), kvevict::Positions<>{}, {}, kept.offsets().data(), indices);
+    kvevict::select_top(res, roots(), kvevict::Positions<>{}, {}, kept.layout(), indices);
   }
 
   kvevict::RowLayout<> layout() const {

@@ -106,7 +106,7 @@ inline constexpr kvevict::Protect protect = {.sinks = 4, .recent = 32};
 /// One read for each of the three digits and one that writes the rows.
 inline double select_bound(Bounds& b, ScoreScene& s) { return 4.0 * s.read_scores(b); }
 inline void run_select(kvevict::CpuResources& res, ScoreScene& s) {
-  select_top(res, s.scores(), kvevict::Positions<>{}, protect, s.kept.offsets().data(), s.indices);
+  select_top(res, s.scores(), kvevict::Positions<>{}, protect, s.kept.layout(), s.indices);
 }
 
 inline double softmax_bound(Bounds& b, ScoreScene& s) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "catch.hpp"
@@ -111,25 +112,43 @@ struct FloatOnHost : WithoutScore {
   void score(R&, const KvView<const float>&, const Evidence<>&, ScoreView<>) const;
 };
 
+// The least that are resources, for a device. Each type below lacks one piece of it.
+struct DeviceSelection {};
 struct DeviceResources {
   static constexpr MemorySpace space = MemorySpace::device;
+  using selection_type = DeviceSelection;
   kvevict::Workspace& workspace();
-  kvevict::Report& report();
+  kvevict::Workspace& host_workspace();
+  void make_room(DeviceSelection&, std::span<const std::int64_t>);
+  void reset_report();
+  void reset_nan_scores();
+  void deliver_report(DeviceSelection&);
 };
 
-struct WithoutReport {
-  static constexpr MemorySpace space = MemorySpace::host;
-  kvevict::Workspace& workspace();
+struct WithoutSpace : DeviceResources {
+  static constexpr int space() { return 0; }
 };
-
-struct WithoutWorkspace {
-  static constexpr MemorySpace space = MemorySpace::host;
-  kvevict::Report& report();
+struct WithoutSelection : DeviceResources {
+ private:
+  using selection_type = DeviceSelection;
 };
-
-struct WithoutSpace {
-  kvevict::Workspace& workspace();
-  kvevict::Report& report();
+struct WithoutWorkspace : DeviceResources {
+  void workspace();
+};
+struct WithoutHostWorkspace : DeviceResources {
+  void host_workspace();
+};
+struct WithoutRoom : DeviceResources {
+  void make_room();
+};
+struct WithoutReset : DeviceResources {
+  void reset_report(int);
+};
+struct WithoutNanReset : DeviceResources {
+  void reset_nan_scores(int);
+};
+struct WithoutDelivery : DeviceResources {
+  void deliver_report();
 };
 
 struct Allocator {
@@ -197,13 +216,19 @@ TEST_CASE("every policy of the list serves every element type", "[core][concepts
   STATIC_REQUIRE(All::value<DeviceResources, float>);
 }
 
-TEST_CASE("resources need a space, a workspace and a report", "[core][concepts]") {
+TEST_CASE("resources need a space, workspaces, selections and a report", "[core][concepts]") {
   STATIC_REQUIRE(kvevict::Resources<kvevict::CpuResources>);
+  STATIC_REQUIRE(kvevict::Resources<kvevict::detail::ArchetypeResources>);
   STATIC_REQUIRE(kvevict::Resources<DeviceResources>);
-  STATIC_REQUIRE_FALSE(kvevict::Resources<WithoutReport>);
-  STATIC_REQUIRE_FALSE(kvevict::Resources<WithoutWorkspace>);
   STATIC_REQUIRE_FALSE(kvevict::Resources<WithoutSpace>);
-  STATIC_REQUIRE_FALSE(EvictionPolicy<Archetype, WithoutReport>);
+  STATIC_REQUIRE_FALSE(kvevict::Resources<WithoutSelection>);
+  STATIC_REQUIRE_FALSE(kvevict::Resources<WithoutWorkspace>);
+  STATIC_REQUIRE_FALSE(kvevict::Resources<WithoutHostWorkspace>);
+  STATIC_REQUIRE_FALSE(kvevict::Resources<WithoutRoom>);
+  STATIC_REQUIRE_FALSE(kvevict::Resources<WithoutReset>);
+  STATIC_REQUIRE_FALSE(kvevict::Resources<WithoutNanReset>);
+  STATIC_REQUIRE_FALSE(kvevict::Resources<WithoutDelivery>);
+  STATIC_REQUIRE_FALSE(EvictionPolicy<Archetype, WithoutWorkspace>);
 }
 
 TEST_CASE("an allocator divides a budget without changing itself", "[core][concepts]") {

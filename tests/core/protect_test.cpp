@@ -9,6 +9,7 @@
 #include "core/errors.hpp"
 #include "support/random.hpp"
 
+using kvevict::most_protected;
 using kvevict::PositionRow;
 using kvevict::PositionSpan;
 using kvevict::Protect;
@@ -53,6 +54,7 @@ void check(const Protect& protect, const PositionRow<>& positions, std::int64_t 
   std::int64_t count = 0;
   for (const bool keep : expected) count += keep ? 1 : 0;
   REQUIRE(count_protected(protect, positions, rows) == count);
+  REQUIRE(most_protected(protect, rows) >= count);
 }
 
 const PositionRow<> from_zero{};
@@ -118,6 +120,24 @@ TEST_CASE("random rules agree with the definition", "[core][protect]") {
     check(protect, {holes.data(), 0}, rows);
     check(protect, {nullptr, static_cast<std::int32_t>(draw(10))}, rows);
   }
+}
+
+TEST_CASE("how many rows rules protect at most is known without positions", "[core][protect]") {
+  REQUIRE(most_protected({}, 10) == 0);
+  REQUIRE(most_protected({.sinks = 4}, 10) == 4);
+  REQUIRE(most_protected({.recent = 3}, 10) == 3);
+  const PositionSpan spans[] = {{2, 4}, {100, 101}, {7, 7}};
+  REQUIRE(most_protected({.spans = spans}, 10) == 3);
+  // Rules may name the same rows, and positions tell which: the bound is the sum.
+  REQUIRE(most_protected({.sinks = 2, .recent = 3, .spans = spans}, 10) == 8);
+  // Never more than there are.
+  REQUIRE(most_protected({.sinks = 2, .recent = 3, .spans = spans}, 6) == 6);
+  REQUIRE(most_protected({.sinks = 4, .recent = 4}, 0) == 0);
+  constexpr std::int64_t huge = std::numeric_limits<std::int64_t>::max();
+  REQUIRE(most_protected({.sinks = huge, .recent = huge}, 10) == 10);
+  const PositionSpan all[] = {
+      {std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()}};
+  REQUIRE(most_protected({.recent = huge, .spans = all}, 10) == 10);
 }
 
 TEST_CASE("bad rules are refused with their bounds", "[core][protect]") {

@@ -105,13 +105,57 @@ TEST_CASE("totals and offsets beyond 2^31 rows are exact", "[core][row_layout]")
   REQUIRE(layout.repeated(8).offset(7999) == 7999 * (std::int64_t{1} << 24));
 }
 
-TEST_CASE("offsets in device memory are taken as stated", "[core][row_layout]") {
+TEST_CASE("a device layout's shapes come from its offsets on the host", "[core][row_layout]") {
   using Device = RowLayout<kvevict::MemorySpace::device>;
+  const std::vector<std::int64_t> offsets = {0, 4, 4, 11};
   const std::int64_t unreadable = 0;
-  const auto layout = Device::ragged(&unreadable, 3, 11, 7);
+  const auto layout = Device::ragged(&unreadable, offsets.data(), 3);
   REQUIRE(layout.heads() == 3);
   REQUIRE(layout.total() == 11);
   REQUIRE(layout.longest() == 7);
-  REQUIRE(same_rows(layout, Device::ragged(&unreadable, 3, 11, 7)));
-  REQUIRE_FALSE(same_rows(layout, Device::ragged(&unreadable, 3, 11, 8)));
+  REQUIRE_FALSE(layout.is_uniform());
+  REQUIRE(layout.offsets() == &unreadable);
+  const RowLayout<> host = layout.repeated(2).host();
+  REQUIRE(host.offsets() == offsets.data());
+  REQUIRE(host.heads() == 6);
+  REQUIRE(host.total() == 22);
+  REQUIRE(host.longest() == 7);
+  REQUIRE(host.rows(5) == 7);
+  REQUIRE(host.offset(5) == 15);
+
+  const RowLayout<> uniform = Device::uniform(3, 5).host();
+  REQUIRE(uniform.is_uniform());
+  REQUIRE(uniform.rows(2) == 5);
+  REQUIRE(uniform.total() == 15);
+  // On the host it is the layout itself.
+  const auto same = RowLayout<>::ragged(offsets.data(), 3).repeated(2);
+  REQUIRE(same.host().offsets() == offsets.data());
+  REQUIRE(same.host().heads() == 6);
+}
+
+TEST_CASE("device layouts are compared by what the host knows", "[core][row_layout]") {
+  using Device = RowLayout<kvevict::MemorySpace::device>;
+  const std::vector<std::int64_t> offsets = {0, 4, 4, 11};
+  const std::vector<std::int64_t> same = offsets;
+  const std::vector<std::int64_t> other = {0, 4, 5, 11};
+  const std::vector<std::int64_t> equal = {0, 5, 10, 15};
+  const std::int64_t unreadable = 0;
+  const auto layout = Device::ragged(&unreadable, offsets.data(), 3);
+  REQUIRE(same_rows(layout, Device::ragged(&unreadable, same.data(), 3)));
+  REQUIRE_FALSE(same_rows(layout, Device::ragged(&unreadable, other.data(), 3)));
+  REQUIRE(same_rows(Device::uniform(3, 5), Device::ragged(&unreadable, equal.data(), 3)));
+}
+
+TEST_CASE("bad device layouts are refused with their bounds", "[core][row_layout]") {
+  using Device = RowLayout<kvevict::MemorySpace::device>;
+  // Volatile, or compilers warn of what is tested here.
+  const std::int64_t* volatile none = nullptr;
+  const std::vector<std::int64_t> falling = {0, 4, 3};
+  const std::int64_t unreadable = 0;
+  REQUIRE(refused([&] { Device::ragged(none, falling.data(), 1); }) ==
+          "device_offsets is null, must be an array of heads + 1 entries");
+  REQUIRE(refused([&] { Device::ragged(&unreadable, none, 1); }) ==
+          "offsets is null, must be an array of heads + 1 entries");
+  REQUIRE(refused([&] { Device::ragged(&unreadable, falling.data(), 2); }) ==
+          "offsets[head + 1] is 3, must be >= 4");
 }

@@ -35,7 +35,7 @@ TEST_CASE("a selection holds ragged heads one after another", "[core][selection]
   REQUIRE(selection.layout().rows(2) == 1);
   REQUIRE(selection.layout().total() == 4);
   const auto view = selection.view();
-  REQUIRE(view.heads == 3);
+  REQUIRE(view.heads() == 3);
   REQUIRE(view.count(0) == 3);
   REQUIRE(view.head(0)[2] == 4);
 }
@@ -80,24 +80,44 @@ TEST_CASE("the invariant check catches each kind of violation", "[core][selectio
   REQUIRE(problem({{0}, {}}, layout) == "selection.heads is 2, must be equal to 3");
   // not ascending, twice the same, negative
   REQUIRE(problem({{1, 0}, {}, {}}, layout) ==
-          "selection.index is 0, must be above the index before it, 1");
+          "selection.index of head 0 is 0, must be above the index before it, 1");
   REQUIRE(problem({{0, 1}, {}, {2, 2}}, layout) ==
-          "selection.index is 2, must be above the index before it, 2");
+          "selection.index of head 2 is 2, must be above the index before it, 2");
   REQUIRE(problem({{-1, 1}, {}, {}}, layout) ==
-          "selection.index is -1, must be above the index before it, -1");
+          "selection.index of head 0 is -1, must be above the index before it, -1");
   // beyond the rows of its head, though not of the longest
   REQUIRE(problem({{0, 5}, {}, {}}, layout) ==
-          "selection.index is 5, must be below the head's rows, 5");
+          "selection.index of head 0 is 5, must be below the head's rows, 5");
   REQUIRE(problem({{0}, {}, {3}}, layout) ==
-          "selection.index is 3, must be below the head's rows, 3");
+          "selection.index of head 2 is 3, must be below the head's rows, 3");
   REQUIRE(problem({{0}, {0}, {}}, layout) ==
-          "selection.index is 0, must be below the head's rows, 0");
+          "selection.count of head 1 is 1, must be at most the head's rows, 0");
 }
 
-TEST_CASE("a hand-made view with falling offsets is not a selection", "[core][selection]") {
-  const std::int64_t offsets[] = {0, 2, 1};
-  const std::int32_t indices[] = {0, 1};
-  REQUIRE_THROWS_AS(
-      require_valid(kvevict::SelectionView<>{offsets, indices, 2}, RowLayout<>::uniform(2, 5)),
-      kvevict::Error);
+TEST_CASE("counts that do not fit a cache are named with their head", "[core][selection]") {
+  const std::vector<std::int64_t> offsets = {0, 5, 5, 8};
+  const auto layout = RowLayout<>::ragged(offsets.data(), 3);
+  const auto problem_of_counts = [&](const std::vector<std::vector<std::int32_t>>& heads) {
+    return refused([&] { require_counts_fit(selection_of(heads).view(), layout); });
+  };
+  REQUIRE(problem_of_counts({{0, 1, 2, 3, 4}, {}, {0, 1, 2}}) == "nothing was thrown");
+  // Counts alone: the indices are not read.
+  REQUIRE(problem_of_counts({{9, 9}, {}, {-1}}) == "nothing was thrown");
+  REQUIRE(problem_of_counts({{0}, {}}) == "selection.heads is 2, must be equal to 3");
+  REQUIRE(problem_of_counts({{}, {0}, {}}) ==
+          "selection.count of head 1 is 1, must be at most the head's rows, 0");
+  REQUIRE(problem_of_counts({{}, {}, {0, 1, 2, 3}}) ==
+          "selection.count of head 2 is 4, must be at most the head's rows, 3");
+}
+
+TEST_CASE("counts in device memory are checked by what the host knows of them",
+          "[core][selection]") {
+  using Device = RowLayout<kvevict::MemorySpace::device>;
+  const std::vector<std::int64_t> offsets = {0, 2, 6};
+  const std::int64_t unreadable = 0;
+  const kvevict::SelectionView<kvevict::MemorySpace::device> kept{
+      Device::ragged(&unreadable, offsets.data(), 2), nullptr};
+  REQUIRE_NOTHROW(require_counts_fit(kept, Device::uniform(2, 4)));
+  REQUIRE(refused([&] { require_counts_fit(kept, Device::uniform(2, 3)); }) ==
+          "selection.count of head 1 is 4, must be at most the head's rows, 3");
 }

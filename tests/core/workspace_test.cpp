@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kvevict/core/workspace.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "catch.hpp"
 #include "core/errors.hpp"
 
 using kvevict::ErrorKind;
+using kvevict::MemorySource;
 using kvevict::Workspace;
 using kvevict::WorkspaceScope;
 using kvevict_test::refused;
@@ -19,6 +22,30 @@ namespace {
 bool aligned(const void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer) % kvevict::workspace_alignment == 0;
 }
+
+// Counts what a workspace asks of a source, and refuses blocks above a limit.
+struct CountingSource {
+  int allocations = 0;
+  int releases = 0;
+  std::size_t largest = 0;
+  std::size_t limit = SIZE_MAX;
+
+  MemorySource source() { return {allocate, release, this}; }
+
+  static void* allocate(void* context, std::size_t bytes) noexcept {
+    auto& self = *static_cast<CountingSource*>(context);
+    if (bytes > self.limit) return nullptr;
+    ++self.allocations;
+    self.largest = std::max(self.largest, bytes);
+    const MemorySource heap = MemorySource::heap();
+    return heap.allocate(heap.context, bytes);
+  }
+  static void release(void* context, void* block) noexcept {
+    ++static_cast<CountingSource*>(context)->releases;
+    const MemorySource heap = MemorySource::heap();
+    heap.release(heap.context, block);
+  }
+};
 
 }  // namespace
 
@@ -170,6 +197,66 @@ TEST_CASE("counts that no memory can hold are refused", "[core][workspace]") {
         "workspace.tiles is 4611686018427387904 elements, must be an addressable number of them");
     REQUIRE_NOTHROW(scope.carve<float>("tiles", 4));
   }
+}
+
+TEST_CASE("a workspace takes its blocks from its source and gives all of them back",
+          "[core][workspace]") {
+  CountingSource counts;
+  {
+    Workspace workspace(counts.source());
+    REQUIRE(counts.allocations == 0);
+    const auto pass = [&] {
+      WorkspaceScope scope(workspace);
+      scope.carve<std::byte>("a", 1000)[999] = std::byte{1};
+      scope.carve<std::byte>("b", 500)[499] = std::byte{1};
+    };
+    pass();
+    // One block for each carve, then one for both.
+    REQUIRE(counts.allocations == 3);
+    REQUIRE(counts.releases == 2);
+    REQUIRE(counts.largest == 1024 + 512);
+    pass();
+    REQUIRE(counts.allocations == 3);
+    // Moving a workspace moves its blocks.
+    Workspace moved = std::move(workspace);
+    workspace = Workspace(counts.source());
+    REQUIRE(counts.releases == 2);
+  }
+  REQUIRE(counts.releases == counts.allocations);
+}
+
+TEST_CASE("a source without memory is a typed error, and the next pass works",
+          "[core][workspace]") {
+  CountingSource counts;
+  counts.limit = 2048;
+  {
+    Workspace workspace(counts.source());
+    {
+      WorkspaceScope scope(workspace);
+      scope.carve<std::byte>("fits", 2048);
+      REQUIRE(refused([&] { scope.carve<std::byte>("too large", 2049); }, ErrorKind::backend) ==
+              "workspace.too large is 2304 bytes, must be available memory");
+      scope.carve<std::byte>("fits too", 2048);
+    }
+    // The one block of the peak size was refused: carves come one by one again.
+    WorkspaceScope scope(workspace);
+    scope.carve<std::byte>("fits", 2048)[2047] = std::byte{1};
+    scope.carve<std::byte>("fits too", 2048)[2047] = std::byte{1};
+    REQUIRE(counts.allocations == 4);
+  }
+  REQUIRE(counts.releases == counts.allocations);
+}
+
+TEST_CASE("neither a counter nor a borrowed buffer asks a source", "[core][workspace]") {
+  alignas(256) std::byte buffer[512];
+  Workspace borrowed(buffer, sizeof(buffer));
+  Workspace counter = Workspace::counter();
+  for (Workspace* workspace : {&borrowed, &counter}) {
+    WorkspaceScope scope(*workspace);
+    REQUIRE(scope.carve<std::byte>("a", 512) != nullptr);
+  }
+  REQUIRE(borrowed.peak_bytes() == 512);
+  REQUIRE(counter.peak_bytes() == 512);
 }
 
 // AddressSanitizer ends the program where the system refuses memory.
