@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "device.hpp"
+#include "sanitizer.hpp"
+
+namespace kvevict_emulation {
+
+DeviceMemory::Place DeviceMemory::find(const void* address) const {
+  char* const place = static_cast<char*>(const_cast<void*>(address));
+  auto next = allocations_.upper_bound(place);
+  if (next == allocations_.begin()) {
+    return {};
+  }
+  const auto& [base, allocation] = *--next;
+  if (place > base + allocation.bytes) {
+    return {};
+  }
+  return {base, allocation.bytes, allocation.pinned};
+}
+
+cudaError_t DeviceMemory::allocate(void** address, std::size_t bytes, bool pinned) {
+  if (address == nullptr) {
+    return cudaErrorInvalidValue;
+  }
+  *address = nullptr;
+  if (bytes == 0) {
+    return cudaSuccess;
+  }
+  if (!pinned && bytes > settings().limits.global_memory - used_) {
+    return cudaErrorMemoryAllocation;
+  }
+  constexpr std::size_t alignment = 256;  // as cudaMalloc's
+  void* memory = nullptr;
+  if (posix_memalign(&memory, alignment, bytes) != 0) {
+    return cudaErrorMemoryAllocation;
+  }
+  std::memset(memory, 0xff, bytes);
+  allocations_[static_cast<char*>(memory)] = {bytes, pinned};
+  if (!pinned) {
+    used_ += bytes;
+    if (open_ == 0) {
+      sanitizer::poison(memory, bytes);
+    }
+  }
+  *address = memory;
+  return cudaSuccess;
+}
+
+cudaError_t DeviceMemory::release(void* address, bool pinned) {
+  if (address == nullptr) {
+    return cudaSuccess;
+  }
+  const auto found = allocations_.find(static_cast<char*>(address));
+  if (found == allocations_.end() || found->second.pinned != pinned) {
+    return cudaErrorInvalidValue;
+  }
+  sanitizer::unpoison(address, found->second.bytes);
+  used_ -= pinned ? 0 : found->second.bytes;
+  allocations_.erase(found);
+  std::free(address);
+  return cudaSuccess;
+}
+
+void DeviceMemory::open() {
+  if (open_++ == 0) {
+    for (const auto& [base, allocation] : allocations_) {
+      sanitizer::unpoison(base, allocation.bytes);
+    }
+  }
+}
+
+void DeviceMemory::close() {
+  if (--open_ == 0) {
+    for (const auto& [base, allocation] : allocations_) {
+      if (!allocation.pinned) {
+        sanitizer::poison(base, allocation.bytes);
+      }
+    }
+  }
+}
+
+bool is_device_range(const void* address, std::size_t bytes) {
+  const std::lock_guard lock(device().mutex);
+  const DeviceMemory::Place place = device().memory.find(address);
+  if (place.base == nullptr) {
+    return false;
+  }
+  const auto offset = static_cast<std::size_t>(static_cast<const char*>(address) - place.base);
+  return bytes <= place.bytes - offset;
+}
+
+void require_device_range(const void* address, std::size_t bytes, const char* what) {
+  if (bytes == 0 || is_device_range(address, bytes)) {
+    return;
+  }
+  const bool begins_inside = is_device_range(address, 0);
+  throw DeviceError(std::string(what) + (begins_inside
+                                             ? ": runs past the end of its device allocation"
+                                             : ": is not device memory"));
+}
+
+void check_argument(const void* bytes, std::size_t size, bool is_pointer, const char* kernel,
+                    int position) {
+  const auto complain = [&](const char* what) {
+    throw DeviceError(std::string(kernel) + ": argument " + std::to_string(position) + what);
+  };
+  for (std::size_t offset = 0; offset + sizeof(void*) <= size; offset += sizeof(void*)) {
+    const void* word = nullptr;
+    std::memcpy(&word, static_cast<const char*>(bytes) + offset, sizeof word);
+    if (word == nullptr || is_device_range(word, 0)) {
+      continue;
+    }
+    if (is_pointer) {
+      complain(" is not device memory");
+    } else if (sanitizer::is_known_memory(word)) {
+      complain(" contains an address of host memory or of memory that was freed");
+    }
+  }
+}
+
+}  // namespace kvevict_emulation

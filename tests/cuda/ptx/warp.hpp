@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "program.hpp"
+
+namespace kvevict_ptx {
+
+class Block;
+
+/// Lanes of a warp that are at the same instruction. The group with the lowest address runs until
+/// it meets another one, so that lanes that went different ways run together again where the ways
+/// join. Each group makes progress of its own, as on devices since compute capability 7.0.
+struct LaneGroup {
+  enum class State : unsigned char { ready, at_warp_sync, at_barrier };
+  std::uint32_t at = 0;
+  LaneMask lanes = 0;
+  State state = State::ready;
+};
+
+class Warp {
+ public:
+  Warp(Block& block, int index, std::byte* registers);
+
+  /// Puts all lanes at the first instruction.
+  void reset();
+
+  /// Runs until every lane has returned or waits for other warps, or until its time is over.
+  void run();
+
+  bool can_run() const;
+  bool finished() const { return live_ == 0; }
+  LaneMask existing() const { return existing_; }
+  LaneMask live() const { return live_; }
+  const LaneGroup* begin() const { return groups_.data(); }
+  const LaneGroup* end() const { return groups_.data() + group_count_; }
+
+  /// Lets the groups that wait at a barrier go on.
+  void pass_barrier();
+
+  Block& block() const { return block_; }
+  int index() const { return index_; }
+  int thread(int lane) const { return index_ * warp_lanes + lane; }
+  std::uint64_t steps() const { return steps_; }
+
+  /// The 32 values of an operand of type T.
+  template <class T>
+  T* lanes(Slot slot) const {
+    return reinterpret_cast<T*>(slot >= constant_slot ? constants_ + (slot - constant_slot)
+                                                      : registers_ + slot);
+  }
+  /// One bit per lane.
+  LaneMask& predicate(Slot slot) const { return *lanes<LaneMask>(slot); }
+  /// The bits of a predicate operand that may be negated.
+  LaneMask predicate(const Instruction& instruction, int operand) const {
+    const LaneMask bits = predicate(instruction.slots[static_cast<std::size_t>(operand)]);
+    return (instruction.negated >> operand & 1) != 0 ? ~bits : bits;
+  }
+  void set_predicate(Slot slot, LaneMask bits, LaneMask active) const {
+    LaneMask& old = predicate(slot);
+    old = (old & ~active) | (bits & active);
+  }
+
+ private:
+  LaneGroup* next_group();
+  void merge_ready();
+  std::uint32_t stop_before(const LaneGroup& group) const;
+  void execute(LaneGroup& group);
+  bool control(LaneGroup& group, const Instruction& instruction, LaneMask active);
+  void wait(LaneGroup& group, LaneMask active, LaneGroup::State state);
+  void leave(LaneGroup& group, LaneMask lanes);
+  void split(std::uint32_t at, LaneMask lanes, LaneGroup::State state);
+  bool synchronize(LaneGroup& group, const Instruction& instruction);
+  void retry_waiting();
+  LaneMask members_for(const LaneGroup& group, const Instruction& instruction, int lane) const;
+  void drop_empty();
+  void count(LaneMask lanes, std::uint64_t instructions);
+
+  Block& block_;
+  int index_;
+  std::byte* registers_;
+  std::byte* constants_;
+  const Instruction* code_;
+  std::uint32_t code_size_;
+  LaneMask existing_ = 0;
+  LaneMask live_ = 0;
+  std::array<LaneGroup, warp_lanes> groups_;
+  int group_count_ = 0;
+  std::uint64_t steps_ = 0;
+};
+
+/// Throws DeviceError: `what`, then the kernel, block, thread, source line and PTX line.
+[[noreturn]] void fail(const Warp& warp, const Instruction& instruction, int lane,
+                       const std::string& what);
+
+}  // namespace kvevict_ptx
