@@ -148,7 +148,8 @@ struct AllOps {
          }},
         {"select_top",
          [this](R& r) {
-           select_top(r, one(), HostPositions(), {.sinks = 4}, offsets.data(), indices.data());
+           select_top(r, one(), HostPositions(), {.sinks = 4},
+                      kvevict::RowLayout<>::ragged(offsets.data(), heads), indices.data());
          }},
         {"global_counts",
          [this](R& r) {

@@ -59,11 +59,11 @@ std::string refusal_in_place(const Selection& kept, ErrorKind kind = ErrorKind::
 TEST_CASE("a selection of another cache is refused in place", "[front][compact]") {
   REQUIRE(refusal_in_place(selection_of({{1, 3}})) == "selection.heads is 1, must be equal to 2");
   REQUIRE(refusal_in_place(selection_of({{1, 3}, {5}})) ==
-          "selection.index is 5, must be below the head's rows, 5");
+          "selection.index of head 1 is 5, must be below the head's rows, 5");
   REQUIRE(refusal_in_place(selection_of({{3, 1}, {4}})) ==
-          "selection.index is 1, must be above the index before it, 3");
+          "selection.index of head 0 is 1, must be above the index before it, 3");
   REQUIRE(refusal_in_place(selection_of({{-1, 1}, {4}})) ==
-          "selection.index is -1, must be above the index before it, -1");
+          "selection.index of head 0 is -1, must be above the index before it, -1");
   REQUIRE(refusal_in_place(Selection()) == "selection.heads is 0, must be equal to 2");
 }
 
@@ -105,7 +105,7 @@ TEST_CASE("a target of another shape is refused", "[front][compact]") {
           "to.positions is shared by all heads, must be packed or per head, since heads keep "
           "different rows");
   REQUIRE(problem(selection_of({{1, 3}, {9}}), KvView<float>(rows(layout, 3), rows(layout, 3))) ==
-          "selection.index is 9, must be below the head's rows, 5");
+          "selection.index of head 1 is 9, must be below the head's rows, 5");
 }
 
 TEST_CASE("packed positions do not follow a compaction in place", "[front][compact]") {

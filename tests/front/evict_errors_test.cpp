@@ -85,11 +85,11 @@ struct TooMany {
 TEST_CASE("protected rows that exceed the budget are a budget error", "[front][evict]") {
   REQUIRE(refusal(ErrorKind::budget, policy, Evidence{}, Budget::rows(5),
                   Protect{.sinks = 3, .recent = 4}) ==
-          "protected rows is 6, must be at most the rows that a head keeps, 5");
+          "protected rows of head 0 is 6, must be at most the rows that it keeps, 5");
   REQUIRE(refusal(ErrorKind::budget, policy, Evidence{}, Budget::rows(0), Protect{.recent = 1}) ==
-          "protected rows is 1, must be at most the rows that a head keeps, 0");
+          "protected rows of head 0 is 1, must be at most the rows that it keeps, 0");
   REQUIRE(refusal(ErrorKind::budget, policy, Evidence{}, Budget::bytes(47)) ==
-          "budget.bytes is 47, must be enough for one row of each head");
+          "budget.bytes is 47, must be enough for one row of each head, 48");
   REQUIRE(refusal(ErrorKind::budget, policy, Evidence{}, Budget::rows(3), Protect{.recent = 4},
                   GlobalBudget{}) ==
           "protected rows and floors is 8, must be at most the budget's rows, 6");
@@ -100,10 +100,10 @@ TEST_CASE("missing evidence is named before any work", "[front][evict]") {
   needy.evidence = {EvidenceKind::query_window, EvidenceKind::probes};
   needy.scores.clear();  // scoring would complain about these
   REQUIRE(refusal(ErrorKind::invalid_argument, needy, Evidence{}, Budget::rows(5)) ==
-          "evidence.query_window is missing, must be given for this policy");
+          "evidence.query_window is missing, must be given for GivenScores");
   REQUIRE(refusal(ErrorKind::invalid_argument, needy,
                   Evidence{.query_window = kvevict::QueryWindow<>{}},
-                  Budget::rows(5)) == "evidence.probes is missing, must be given for this policy");
+                  Budget::rows(5)) == "evidence.probes is missing, must be given for GivenScores");
 }
 
 TEST_CASE("bad protection is an invalid argument", "[front][evict]") {
@@ -140,15 +140,17 @@ TEST_CASE("positions must ascend", "[front][evict]") {
   const Cache before = cache;
   CpuResources res({.threads = 1});
   REQUIRE(refused([&] { evict(res, policy, cache.view(), {}, Budget::rows(5)); }) ==
-          "positions[row] is 4, must be above the position before it, 4");
+          "positions[row] of head 1 is 4, must be above the position before it, 4");
   REQUIRE(cache == before);
 }
 
 TEST_CASE("allocators that break their promises are refused", "[front][evict]") {
   REQUIRE(refusal(ErrorKind::invalid_argument, policy, Evidence{}, Budget::rows(5), Protect{},
-                  TooMany{}) == "counts is 11, must be in [0, rows of the head], rows = 10");
+                  TooMany{}) ==
+          "counts of head 0 is 11, must be in [0, rows of the head], rows = 10");
   REQUIRE(refusal(ErrorKind::invalid_argument, policy, Evidence{}, Budget::rows(5), Protect{},
-                  Negative{}) == "counts is -5, must be in [0, rows of the head], rows = 10");
+                  Negative{}) ==
+          "counts of head 0 is -5, must be in [0, rows of the head], rows = 10");
 }
 
 TEST_CASE("scores of another shape are refused", "[front][evict]") {

@@ -90,5 +90,5 @@ TEST_CASE("the size is refused for what the call would refuse", "[front][workspa
   GivenScores needy{.scores = std::vector<float>(10, 1.0f)};
   needy.evidence = {kvevict::EvidenceKind::probes};
   REQUIRE(refused([&] { workspace_bytes(res, needy, cache_of(keys), {}, Budget::rows(4)); }) ==
-          "evidence.probes is missing, must be given for this policy");
+          "evidence.probes is missing, must be given for GivenScores");
 }

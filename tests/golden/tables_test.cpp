@@ -20,10 +20,10 @@ namespace {
 std::vector<std::int32_t> select(std::vector<float> scores, std::int64_t count) {
   kvevict::CpuResources res({.threads = 1});
   const auto layout = kvevict::RowLayout<>::uniform(1, static_cast<std::int64_t>(scores.size()));
-  const std::int64_t offsets[] = {0, count};
   std::vector<std::int32_t> kept(static_cast<std::size_t>(count));
   kvevict::select_top(res, kvevict::ScoreView<>{scores.data(), layout},
-                      kvevict::Positions<>::consecutive(), {}, offsets, kept.data());
+                      kvevict::Positions<>::consecutive(), {},
+                      kvevict::RowLayout<>::uniform(1, count), kept.data());
   return kept;
 }
 

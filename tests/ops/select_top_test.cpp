@@ -39,8 +39,8 @@ Selected chosen(const RowLayout<>& layout, std::vector<float> scores,
   for (int threads = 1; threads <= 3; ++threads) {
     kvevict::CpuResources res({.threads = threads});
     std::vector<std::int32_t> indices(static_cast<std::size_t>(offsets.back()) + 4, -77);
-    select_top(res, kvevict::ScoreView<>{scores.data(), layout}, positions, protect, offsets.data(),
-               indices.data());
+    select_top(res, kvevict::ScoreView<>{scores.data(), layout}, positions, protect,
+               RowLayout<>::ragged(offsets.data(), layout.heads()), indices.data());
     REQUIRE(std::count(indices.end() - 4, indices.end(), -77) == 4);
     Selected now;
     now.nan_scores = res.report().nan_scores;
@@ -208,17 +208,15 @@ TEST_CASE("counts that cannot be met are refused before anything is written", "[
   const auto call = [&](std::vector<std::int64_t> offsets, const Protect& protect) {
     return [&, offsets, protect] {
       select_top(res, kvevict::ScoreView<>{scores.data(), layout}, HostPositions(), protect,
-                 offsets.data(), indices.data());
+                 RowLayout<>::ragged(offsets.data(), 2), indices.data());
     };
   };
   REQUIRE(refused(call({0, 2, 8}, {})) ==
-          "counts is 6, must be in [0, rows of the head], rows = 5");
-  REQUIRE(refused(call({0, 2, 1}, {})) ==
-          "counts is -1, must be in [0, rows of the head], rows = 5");
+          "selection.count of head 1 is 6, must be at most the head's rows, 5");
   REQUIRE(refused_budget(call({0, 3, 5}, {.recent = 3})) ==
-          "protected rows is 3, must be at most the rows that a head keeps, 2");
+          "protected rows of head 1 is 3, must be at most the rows that it keeps, 2");
   REQUIRE(refused_budget(call({0, 0, 5}, {.sinks = 1})) ==
-          "protected rows is 1, must be at most the rows that a head keeps, 0");
+          "protected rows of head 0 is 1, must be at most the rows that it keeps, 0");
   REQUIRE(refused(call({0, 3, 5}, {.recent = -1})) == "protect.recent is -1, must be >= 0");
   REQUIRE(indices == std::vector<std::int32_t>(20, -7));
 }
