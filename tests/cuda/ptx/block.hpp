@@ -15,16 +15,6 @@
 
 namespace kvevict_ptx {
 
-/// A copy that cp.async has begun.
-struct PendingCopy {
-  std::byte* to;
-  const std::byte* from;
-  unsigned bytes;   ///< to write; those beyond `source` are zeroed
-  unsigned source;  ///< to read
-  int thread;
-  std::uint64_t group;  ///< number of commits of this thread before it
-};
-
 /// The threads of one block, their shared and local memory. One object runs all blocks of a launch.
 class Block {
  public:
@@ -47,9 +37,6 @@ class Block {
   int barrier_threads() const { return barrier_threads_; }
   /// Instructions a warp may run before the others have their turn.
   static constexpr std::uint64_t time_slice = 1 << 20;
-
-  std::vector<PendingCopy>& copies() { return copies_; }
-  std::uint64_t& commits(int thread) { return commits_[static_cast<std::size_t>(thread)]; }
 
  private:
   struct FreeMemory {
@@ -76,8 +63,6 @@ class Block {
   std::mt19937_64 random_;
   BlockClock clock_;
   std::unique_ptr<RaceChecker> shared_races_;
-  std::vector<PendingCopy> copies_;
-  std::vector<std::uint64_t> commits_;
   int barrier_count_ = 0;
   int barrier_threads_ = 0;
 };

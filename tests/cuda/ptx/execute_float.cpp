@@ -85,47 +85,38 @@ int fenv_mode(Rounding rounding) {
   return FE_TONEAREST;
 }
 
-/// Calls the loop with the CPU in the instruction's rounding mode.
-template <class Loop>
-void in_mode(Rounding rounding, Loop loop) {
-  if (rounding == Rounding::nearest) {
-    loop();
-    return;
-  }
-  std::fesetround(fenv_mode(rounding));
-  loop();
-  std::fesetround(FE_TONEAREST);
-}
-
 template <class T>
 T finished(T value, const Modifiers& with) {
-  value = canonical(value);
   if (with.flush) value = flushed(value);
   return with.saturate ? saturated(value) : value;
+}
+
+/// Not inlined, so that the compiler cannot move arithmetic past a change of the rounding mode.
+template <class T, int operands, class Operation>
+[[gnu::noinline]] void compute(const LaneValues<T>* in, LaneValues<T>& out) {
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if constexpr (operands == 1) out[i] = Operation{}(in[0][i]);
+    if constexpr (operands == 2) out[i] = Operation{}(in[0][i], in[1][i]);
+    if constexpr (operands == 3) out[i] = Operation{}(in[0][i], in[1][i], in[2][i]);
+  }
 }
 
 template <class T, int operands, class Operation>
 void arithmetic(Warp& warp, const Instruction& instruction, LaneMask active) {
   const Modifiers with = instruction.with;
-  LaneValues<T> in[3]{};
+  LaneValues<T> in[operands];
   for (std::size_t k = 0; k < operands; ++k) {
     std::memcpy(in[k].data(), warp.lanes<T>(instruction.slots[k + 1]), sizeof in[k]);
-    if (with.flush) {
-      for (T& value : in[k]) value = flushed(value);
-    }
+    if (!with.flush) continue;
+    for (T& value : in[k]) value = flushed(value);
   }
   LaneValues<T> values;
-  in_mode(with.rounding, [&] {
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      if constexpr (operands == 1) values[i] = Operation{}(in[0][i]);
-      if constexpr (operands == 2) values[i] = Operation{}(in[0][i], in[1][i]);
-      if constexpr (operands == 3) values[i] = Operation{}(in[0][i], in[1][i], in[2][i]);
-    }
-  });
+  if (with.rounding != Rounding::nearest) std::fesetround(fenv_mode(with.rounding));
+  compute<T, operands, Operation>(in, values);
+  if (with.rounding != Rounding::nearest) std::fesetround(FE_TONEAREST);
+  for (T& value : values) value = canonical(value);
   if (with.flush || with.saturate) {
     for (T& value : values) value = finished(value, with);
-  } else {
-    for (T& value : values) value = canonical(value);
   }
   store(warp, instruction.slots[0], values, active);
 }

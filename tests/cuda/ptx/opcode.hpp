@@ -41,6 +41,7 @@ Selection select_float(const Opcode& opcode, Modifiers& with);
 Selection select_approximate(const Opcode& opcode, Modifiers& with);
 Selection select_compare(const Opcode& opcode, Modifiers& with);
 Selection select_predicate(const Opcode& opcode, Modifiers& with);
+Selection select_convert_pair(const Opcode& opcode, Modifiers& with);
 Selection select_collective(const Opcode& opcode, Modifiers& with);
 
 /// What is common to all instructions: rounding, saturation and so on.
@@ -50,11 +51,13 @@ Modifiers common_modifiers(const Opcode& opcode);
 Handler select_convert(const Opcode& opcode, int to_bytes, int from_bytes, Modifiers& with);
 Handler select_load(Space space, int bytes, int register_bytes);
 Handler select_store(Space space, int bytes, int register_bytes);
-Handler select_atomic(const Opcode& opcode, Space space, bool returns);
+Handler select_atomic(const Opcode& opcode, Space space);
 Handler select_copy(int bytes);
-Handler select_pack(int bytes, int element_bytes);
-Handler select_unpack(int bytes, int element_bytes);
-Handler select_address_conversion(Space space, bool to_generic, int bytes);
+Handler select_clock(int bytes);
+Handler select_pack(bool packs);
+Selection select_async(const Opcode& opcode, Modifiers& with);
+Selection select_address(const Opcode& opcode);     ///< cvta, isspacep
+Selection select_effectless(const Opcode& opcode);  ///< operands are not looked at
 
 /// Calls f with a value of the C++ type of an integer type; a bit type counts as unsigned. Returns
 /// f's result, or an empty Selection for any other type.

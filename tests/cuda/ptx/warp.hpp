@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "program.hpp"
 
@@ -20,6 +21,20 @@ struct LaneGroup {
   std::uint32_t at = 0;
   LaneMask lanes = 0;
   State state = State::ready;
+};
+
+/// The copies of cp.async that the lanes of a warp have begun and not waited for.
+struct AsyncCopies {
+  struct Copy {
+    std::uint64_t to;  ///< offset in shared memory
+    const std::byte* from;
+    std::uint32_t bytes;
+    std::uint32_t read;  ///< bytes of the source
+    int lane;
+    std::uint64_t group;  ///< groups that the lane had committed before
+  };
+  std::vector<Copy> pending;
+  std::array<std::uint64_t, warp_lanes> commits{};
 };
 
 class Warp {
@@ -45,7 +60,9 @@ class Warp {
   Block& block() const { return block_; }
   int index() const { return index_; }
   int thread(int lane) const { return index_ * warp_lanes + lane; }
+  /// Instructions executed, each counted once for all lanes.
   std::uint64_t steps() const { return steps_; }
+  AsyncCopies& copies() { return copies_; }
 
   /// The 32 values of an operand of type T.
   template <class T>
@@ -91,6 +108,7 @@ class Warp {
   std::array<LaneGroup, warp_lanes> groups_;
   int group_count_ = 0;
   std::uint64_t steps_ = 0;
+  AsyncCopies copies_;
 };
 
 /// Throws DeviceError: `what`, then the kernel, block, thread, source line and PTX line.
