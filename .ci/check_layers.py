@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the structure of include/kvevict: who may include whom, macros, and the size of headers.
+"""Checks the structure of include/kvevict: who may include whom, macros, the size of headers, and what device code
+may not use.
 
     check_layers.py [--root DIR]     checks DIR/include/kvevict; exit code 1 if anything is wrong
     check_layers.py --self-test      seeds one violation of each rule and expects it to be found
@@ -35,8 +36,22 @@ UMBRELLAS = {"kvevict.hpp": {"cpu"}, "cuda.cuh": {"cuda"}}
 EIGEN_HOME = "cpu/eigen.hpp"
 # What differs between compilers is settled here and nowhere else.
 MACRO_HOMES = {"core/config.hpp", "cuda/compat.cuh"}
-# Numerical code and what is built on it has one path for all compilers and backends.
-NO_CONDITIONALS = {"math", "ops", "policies", "decorators", "allocators"}
+# Numerical code and what is built on it has one path for all compilers and backends. Device code too: what only one
+# compiler sees, the emulators do not execute.
+NO_CONDITIONALS = {"math", "ops", "policies", "decorators", "allocators", "cuda"}
+# What .cuh files may not say: (rule, pattern, headers where it is right, what to do instead).
+DEVICE_RULES = [
+    ("launch", r"<<<|\bcudaLaunch\w*\s*\(", {"cuda/compat.cuh"}, "kernels are launched by launch(res, ...)"),
+    ("launch", r"\blaunch_kernel\s*\(", {"cuda/compat.cuh", "cuda/launch.cuh", "cuda/upload.cuh"},
+     "kernels are launched by launch(res, ...)"),
+    ("shared", r"\b__shared__\b", {"cuda/compat.cuh"}, "shared memory is declared by KVEVICT_SHARED or carved"),
+    ("memory", r"\bcuda(Malloc|Free|HostAlloc|HostRegister)\w*\s*\(", {"cuda/memory.cuh"},
+     "device memory comes from the workspace or a DeviceArray"),
+    ("wait", r"\bcuda(Device|Stream|Event)Synchronize\s*\(|\bcuda(Memcpy|Memset)(2D|3D)?\s*\(",
+     {"cuda/resources.cuh", "cuda/selection.cuh"}, "only Resources::wait waits"),
+    ("device", r"\b__constant__\b|\b__activemask\b|\basm\b|\bprintf\s*\(|\bcooperative_groups\b|<cub/", set(),
+     "this cannot be executed without a GPU"),
+]
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 DIRECTIVE = re.compile(r"^\s*#\s*(\w+)\s*(\w*)")
@@ -90,6 +105,8 @@ def check_includes(header, headers, report):
                 report(header, number, "layer", f"{header.layer} must not include {layer} ({target})")
             if header.name.endswith(".hpp") and target.endswith(".cuh"):
                 report(header, number, "ending", f"a .hpp is for host compilers, {target} is not")
+    if header.name not in UMBRELLAS and header.name.endswith(".cuh") != (header.layer == "cuda"):
+        report(header, 1, "ending", "what lies in cuda/, and nothing else, ends in .cuh")
 
 
 def check_macros(header, report):
@@ -103,8 +120,19 @@ def check_macros(header, report):
                 report(header, number, "macro", f"macros belong in {' or '.join(sorted(MACRO_HOMES))}")
             elif not word.startswith("KVEVICT_"):
                 report(header, number, "macro", f"'{word}' does not start with KVEVICT_")
-        elif directive in ("if", "ifdef", "ifndef") and header.layer in NO_CONDITIONALS:
+        elif (directive in ("if", "ifdef", "ifndef") and header.layer in NO_CONDITIONALS
+              and header.name not in MACRO_HOMES):
             report(header, number, "conditional", f"no #{directive} in {header.layer}/")
+
+
+def check_device_code(header, report):
+    if not header.name.endswith(".cuh"):
+        return
+    for number, line in enumerate(header.lines, 1):
+        for rule, pattern, homes, instead in DEVICE_RULES:
+            match = re.search(pattern, line)
+            if match and header.name not in homes:
+                report(header, number, rule, f"'{match.group(0)}': {instead}")
 
 
 def check_form(header, report):
@@ -159,6 +187,7 @@ def check(root):
     for header in headers.values():
         check_includes(header, headers, report)
         check_macros(header, report)
+        check_device_code(header, report)
         check_form(header, report)
     check_cycles(headers, report)
     return findings, headers
@@ -171,7 +200,9 @@ GOOD_TREE = {
     "ops/norms.hpp": '#include "kvevict/math/rope.hpp"\n// #include "kvevict/cpu/eigen.hpp"\n',
     "cpu/eigen.hpp": "#include <Eigen/Core>\n",
     "cpu/norms.hpp": '#include "kvevict/cpu/eigen.hpp"\n#include "kvevict/ops/norms.hpp"\n',
-    "cuda/norms.cuh": '#include "kvevict/ops/norms.hpp"\n',
+    "cuda/compat.cuh": "#if defined(__CUDACC__)\n#define KVEVICT_SHARED(T, name, dims) __shared__ T name dims\n#endif\n",
+    "cuda/memory.cuh": "void* p = cudaMallocAsync(&p, 1, stream);\n",
+    "cuda/norms.cuh": '#include "kvevict/cuda/compat.cuh"\n#include "kvevict/ops/norms.hpp"\n// no <<<, no printf( here\n',
     "policies/knorm.hpp": '#include "kvevict/ops/norms.hpp"\n/* using namespace std;\n#if 0 */\n',
     "decorators/chunk.hpp": '#include "kvevict/policies/knorm.hpp"\n',
     "allocators/uniform.hpp": '#include "kvevict/core/view.hpp"\n',
@@ -180,7 +211,7 @@ GOOD_TREE = {
     "cuda.cuh": '#include "kvevict/cuda/norms.cuh"\n#include "kvevict/kvevict.hpp"\n',
 }
 
-# (rule, header, what is appended to it): each must be found, and nothing else with it.
+# (rule or rules, header, what is appended to it): each must be found, and nothing else with it.
 SEEDS = [
     ("layer", "core/view.hpp", '#include "kvevict/allocators/free.hpp"\n'),
     ("layer", "math/rope.hpp", '#include "kvevict/allocators/free.hpp"\n'),
@@ -193,8 +224,33 @@ SEEDS = [
     ("layer", "policies/knorm.hpp", '#  include <kvevict/cpu/norms.hpp>\n'),
     ("layer", "decorators/chunk.hpp", '#include "kvevict/version.hpp"\n'),
     ("layer", "evict.hpp", '#include "kvevict/cpu/norms.hpp"\n'),
-    ("layer", "kvevict.hpp", '#include "kvevict/cuda/host.hpp"\n'),
-    ("ending", "cuda/host.hpp", '#include "kvevict/cuda/norms.cuh"\n'),
+    (("layer", "ending"), "evict.hpp", '#include "kvevict/cuda/norms.cuh"\n'),
+    ("layer", "cuda/norms.cuh", '#include "kvevict/allocators/uniform.hpp"\n'),
+    ("layer", "cuda/norms.cuh", '#include "kvevict/version.hpp"\n'),
+    ("ending", "cuda/host.hpp", ""),
+    ("ending", "ops/device.cuh", ""),
+    ("ending", "version.hpp", '#include "kvevict/cuda.cuh"\n'),
+    ("launch", "cuda/norms.cuh", "norms<<<1, 32>>>();\n"),
+    ("launch", "cuda/norms.cuh", "cudaLaunchKernelEx(&config, norms);\n"),
+    ("launch", "cuda/norms.cuh", 'detail::launch_kernel("norms", norms);\n'),
+    ("shared", "cuda/norms.cuh", "__shared__ float sums[32];\n"),
+    ("shared", "cuda/norms.cuh", "extern __shared__ float sums[];\n"),
+    ("memory", "cuda/norms.cuh", "cudaMalloc(&p, 1);\n"),
+    ("memory", "cuda/norms.cuh", "cudaFreeAsync (p, stream);\n"),
+    ("memory", "cuda/norms.cuh", "cudaMallocHost(&p, 1);\n"),
+    ("memory", "cuda/compat.cuh", "cudaHostAlloc(&p, 1, 0);\n"),
+    ("wait", "cuda/norms.cuh", "cudaDeviceSynchronize();\n"),
+    ("wait", "cuda/memory.cuh", "cudaStreamSynchronize(stream);\n"),
+    ("wait", "cuda/norms.cuh", "cudaEventSynchronize(event);\n"),
+    ("wait", "cuda/norms.cuh", "cudaMemcpy(to, from, 1, cudaMemcpyDefault);\n"),
+    ("device", "cuda/norms.cuh", "const unsigned mask = __activemask();\n"),
+    ("device", "cuda/norms.cuh", 'asm("exit;");\n'),
+    ("device", "cuda/norms.cuh", "__constant__ float table[32];\n"),
+    ("device", "cuda/norms.cuh", 'printf("%d", 1);\n'),
+    ("device", "cuda/norms.cuh", "#include <cub/block/block_reduce.cuh>\n"),
+    ("macro", "cuda/norms.cuh", "#define KVEVICT_THREADS 128\n"),
+    ("conditional", "cuda/norms.cuh", "#if __CUDA_ARCH__ >= 800\n#endif\n"),
+    ("size", "cuda/norms.cuh", "\n" * MAX_LINES),
     ("eigen", "cpu/norms.hpp", "#include <Eigen/Cholesky>\n"),
     ("eigen", "cuda/norms.cuh", "#include <eigen3/Eigen/Core>\n"),
     ("missing", "evict.hpp", '#include "kvevict/core/absent.hpp"\n'),
@@ -224,7 +280,7 @@ def write_tree(root, tree):
 
 def self_test():
     base = dict(GOOD_TREE)
-    base.update({"allocators/free.hpp": "", "cuda/host.hpp": "", "version.hpp": ""})
+    base.update({"allocators/free.hpp": "", "version.hpp": ""})
     failures = 0
 
     def expect(what, tree, rules, edit=None):
@@ -243,7 +299,7 @@ def self_test():
     for rule, name, addition in SEEDS:
         tree = dict(base)
         tree[name] = tree.get(name, "") + addition
-        expect(f"{rule} seeded in {name} by {addition.strip()!r}", tree, [rule])
+        expect(f"{rule} seeded in {name} by {addition.strip()!r}", tree, [rule] if isinstance(rule, str) else list(rule))
     expect("once", base, ["once"], lambda top: (top / "version.hpp").write_text("\n"))
     print(f"layers self-test: {len(SEEDS) + 2 - failures} passed, {failures} failed")
     return failures == 0
