@@ -247,6 +247,17 @@ TEST_CASE("a source without memory is a typed error, and the next pass works",
   REQUIRE(counts.releases == counts.allocations);
 }
 
+TEST_CASE("a carve of nothing asks the source for nothing", "[core][workspace]") {
+  CountingSource counts;
+  Workspace workspace(counts.source());
+  {
+    WorkspaceScope scope(workspace);
+    scope.carve<float>("none", 0);
+  }
+  REQUIRE(counts.allocations == 0);
+  REQUIRE(workspace.peak_bytes() == 0);
+}
+
 TEST_CASE("neither a counter nor a borrowed buffer asks a source", "[core][workspace]") {
   alignas(256) std::byte buffer[512];
   Workspace borrowed(buffer, sizeof(buffer));

@@ -124,9 +124,11 @@ TEST_CASE("what a policy throws reaches the caller", "[front][evict]") {
 TEST_CASE("scores that are not comparable have no global budget", "[front][evict]") {
   GivenScores incomparable = policy;
   incomparable.comparable = false;
-  REQUIRE(refusal(ErrorKind::unsupported, incomparable, Evidence{}, Budget::rows(5), Protect{},
-                  GlobalBudget{})
-              .substr(0, 47) == "policy is one whose scores are not comparable a");
+  REQUIRE(
+      refusal(ErrorKind::unsupported, incomparable, Evidence{}, Budget::rows(5), Protect{},
+              GlobalBudget{}) ==
+      "GlobalBudget.allow_incomparable is false, must be true for a policy whose scores are not "
+      "comparable across heads");
   Cache cache;
   CpuResources res({.threads = 1});
   const Selection kept = evict(res, incomparable, cache.view(), {}, Budget::rows(5), {},

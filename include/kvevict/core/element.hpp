@@ -100,6 +100,8 @@ inline constexpr ElementType element_type_of = std::same_as<T, float>  ? Element
                                                                        : ElementType::bfloat16;
 
 /// Bytes of one element.
-constexpr std::int64_t size_of(ElementType type) { return type == ElementType::float32 ? 4 : 2; }
+KVEVICT_HOST_DEVICE constexpr std::int64_t size_of(ElementType type) {
+  return type == ElementType::float32 ? 4 : 2;
+}
 
 }  // namespace kvevict

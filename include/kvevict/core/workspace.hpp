@@ -96,7 +96,7 @@ class Workspace {
       memory = borrow(name, begin, bytes);
     } else if (base_ != nullptr && begin + bytes <= capacity_ && overflow_.empty()) {
       memory = base_ + begin;
-    } else {
+    } else if (bytes > 0) {  // no memory is needed for nothing, and some sources have none
       memory = grow(name, bytes);
     }
     used_ += bytes;
@@ -163,8 +163,8 @@ class WorkspaceScope {
   WorkspaceScope& operator=(const WorkspaceScope&) = delete;
   ~WorkspaceScope() { workspace_.release(mark_, overflow_mark_, --workspace_.depth_ == 0); }
 
-  /// `count` elements of T, uninitialised; not to be touched in counting mode. Throws a backend
-  /// error when a borrowed buffer is too small.
+  /// `count` elements of T, uninitialised, null or not for none; not to be touched in counting
+  /// mode. Throws a backend error when a borrowed buffer is too small.
   template <class T>
   T* carve(std::string_view name, std::int64_t count) {
     static_assert(std::is_trivially_copyable_v<T>);

@@ -34,7 +34,7 @@ void launch(Resources& res, const char* name, void (*kernel)(P...), std::int64_t
 }
 
 /// ceil(count / size)
-constexpr std::int64_t tiles_of(std::int64_t count, std::int64_t size) {
+KVEVICT_HOST_DEVICE constexpr std::int64_t tiles_of(std::int64_t count, std::int64_t size) {
   return (count + size - 1) / size;
 }
 
