@@ -133,6 +133,12 @@ def check_device_code(header, report):
             match = re.search(pattern, line)
             if match and header.name not in homes:
                 report(header, number, rule, f"'{match.group(0)}': {instead}")
+        if "__global__" in line and header.name not in MACRO_HOMES:
+            before = header.lines[number - 2].strip()
+            if not re.search(r"__global__ void __launch_bounds__\(", line):
+                report(header, number, "kernel", "a kernel is declared '__global__ void __launch_bounds__(...)'")
+            if not (line.startswith(("static ", "template <")) or before.endswith(">")):
+                report(header, number, "kernel", "a kernel is a template or static")
 
 
 def check_form(header, report):
@@ -200,9 +206,11 @@ GOOD_TREE = {
     "ops/norms.hpp": '#include "kvevict/math/rope.hpp"\n// #include "kvevict/cpu/eigen.hpp"\n',
     "cpu/eigen.hpp": "#include <Eigen/Core>\n",
     "cpu/norms.hpp": '#include "kvevict/cpu/eigen.hpp"\n#include "kvevict/ops/norms.hpp"\n',
-    "cuda/compat.cuh": "#if defined(__CUDACC__)\n#define KVEVICT_SHARED(T, name, dims) __shared__ T name dims\n#endif\n",
+    "cuda/compat.cuh": "#if defined(__CUDACC__)\n#define KVEVICT_SHARED(T, name) __shared__ T name\n#endif\n",
     "cuda/memory.cuh": "void* p = cudaMallocAsync(&p, 1, stream);\n",
-    "cuda/norms.cuh": '#include "kvevict/cuda/compat.cuh"\n#include "kvevict/ops/norms.hpp"\n// no <<<, no printf( here\n',
+    "cuda/norms.cuh": '#include "kvevict/cuda/compat.cuh"\n#include "kvevict/ops/norms.hpp"\n// no <<<, no printf(\n'
+                      "template <class T>\n__global__ void __launch_bounds__(32) norms(T* to);\n"
+                      "static __global__ void __launch_bounds__(Shape::threads)\n    longest(float* to);\n",
     "policies/knorm.hpp": '#include "kvevict/ops/norms.hpp"\n/* using namespace std;\n#if 0 */\n',
     "decorators/chunk.hpp": '#include "kvevict/policies/knorm.hpp"\n',
     "allocators/uniform.hpp": '#include "kvevict/core/view.hpp"\n',
@@ -248,6 +256,9 @@ SEEDS = [
     ("device", "cuda/norms.cuh", "__constant__ float table[32];\n"),
     ("device", "cuda/norms.cuh", 'printf("%d", 1);\n'),
     ("device", "cuda/norms.cuh", "#include <cub/block/block_reduce.cuh>\n"),
+    ("kernel", "cuda/norms.cuh", "__global__ void __launch_bounds__(32) norms(float* to);\n"),
+    ("kernel", "cuda/norms.cuh", "template <class T>\n__global__ void norms(T* to);\n"),
+    ("kernel", "cuda/norms.cuh", "static __global__ void norms(float* to);\n"),
     ("macro", "cuda/norms.cuh", "#define KVEVICT_THREADS 128\n"),
     ("conditional", "cuda/norms.cuh", "#if __CUDA_ARCH__ >= 800\n#endif\n"),
     ("size", "cuda/norms.cuh", "\n" * MAX_LINES),
@@ -299,7 +310,8 @@ def self_test():
     for rule, name, addition in SEEDS:
         tree = dict(base)
         tree[name] = tree.get(name, "") + addition
-        expect(f"{rule} seeded in {name} by {addition.strip()!r}", tree, [rule] if isinstance(rule, str) else list(rule))
+        rules = [rule] if isinstance(rule, str) else list(rule)
+        expect(f"{rules} seeded in {name} by {addition.strip()!r}", tree, rules)
     expect("once", base, ["once"], lambda top: (top / "version.hpp").write_text("\n"))
     print(f"layers self-test: {len(SEEDS) + 2 - failures} passed, {failures} failed")
     return failures == 0
