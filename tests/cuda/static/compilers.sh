@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2154
+#
+# The compiler runs of check.sh, which sources this and exports root, here, build, toolkit, toolkit_headers and common.
+# Functions for tasks get the path that their results are named after as the last argument.
+
+# run_task WHAT NAME FUNCTION [ARGUMENT...]: leaves NAME.passed, or prints what went wrong.
+run_task() {
+  local at=$build/$1/$2
+  if "${@:3}" "$at" >"$at.log" 2>&1; then
+    touch "$at.passed"
+  else
+    printf 'FAILED: %s: %s\n' "$1" "$2"
+    head -n 60 "$at.log"
+  fi
+}
+
+by_nvcc() { "$toolkit/bin/nvcc" -std=c++20 -Werror all-warnings -I "$root/include" "$@"; }
+
+# device_by_nvcc ARCHITECTURE OUTPUT ARGUMENT...
+device_by_nvcc() { by_nvcc -Xptxas -v,--warn-on-spills -arch="sm_$1" -cubin -o "$2" "${@:3}"; }
+
+by_emulation() {
+  "${CXX:-g++}" -std=c++20 -fsyntax-only -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror \
+    -isystem "$toolkit_headers" -include "$root/tests/cuda/emu/emulator.hpp" -I "$root/include" -x c++ "$@"
+}
+
+# clang knows no toolkit as new as this one: it warns of that, and includes a header that is gone. The integer functions
+# of its own headers take and return int, hence no warnings of signs.
+by_clang() {
+  clang++ -x cuda --cuda-path="$toolkit" --cuda-gpu-arch="sm_$common" -std=c++20 -fsyntax-only -Wall -Wextra \
+    -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror -Wno-unknown-cuda-version \
+    -D__CLANG_CUDA_TEXTURE_INTRINSICS_H__ -I "$build/gone" -I "$root/include" "$@"
+}
+
+# Twice, since no header may mind that.
+alone() { printf '#include "%s"\n#include "%s"\n' "$1" "$1"; }
+
+header_by_nvcc() {
+  alone "$1" >"$2.cu"
+  device_by_nvcc "$common" "$2.cubin" "$2.cu"
+}
+header_by_emulation() { alone "$1" | by_emulation -; }
+
+device_code() { device_by_nvcc "$3" "$4.cubin" -DKVEVICT_TEST_ELEMENT="$2" "$here/$1.cu"; }
+host_code() { by_nvcc -arch="sm_$common" -DKVEVICT_TEST_ELEMENT="$2" -c -o "$3.o" "$here/$1.cu"; }
+clang_front_end() { by_clang -DKVEVICT_TEST_ELEMENT="$2" "$here/$1.cu"; }
+
+# seed DEFECT COMPILER EXPECTED: passes if the compiler refuses the defect with the expected words.
+seed() {
+  local output
+  case $2 in
+    nvcc) output=$(device_by_nvcc "$common" "$4.cubin" -DKVEVICT_SEED_"$1" "$here/seeds.cu" 2>&1) && return 1 ;;
+    emulation) output=$(by_emulation -DKVEVICT_SEED_"$1" "$here/seeds.cu" 2>&1) && return 1 ;;
+    clang) output=$(by_clang -DKVEVICT_SEED_"$1" "$here/seeds.cu" 2>&1) && return 1 ;;
+  esac
+  printf '%s\n' "$output"
+  grep -q -e "$3" <<<"$output"
+}
