@@ -150,6 +150,11 @@ TEST_CASE("equal logits are uniform, a single row has all", "[ops][softmax]") {
   REQUIRE(softmax_of(std::vector<float>{-3.0f}, SoftmaxOutput::probability)[0] == 1.0f);
   REQUIRE(softmax_of(std::vector<float>{-3.0f}, SoftmaxOutput::jacobian_diagonal)[0] == 0.0f);
   REQUIRE(softmax_of(std::vector<float>{-3.0f}, SoftmaxOutput::log_probability)[0] == 0.0f);
+  // Logits beside which a logarithm is nothing.
+  for (const float log_weight :
+       softmax_of(std::vector<float>(16, 3e38f), SoftmaxOutput::log_probability)) {
+    REQUIRE(log_weight == static_cast<float>(-std::log(16.0)));
+  }
   REQUIRE(softmax_of(std::vector<float>{-3.0f}, SoftmaxOutput::exponential)[0] == 1.0f);
 }
 

@@ -76,9 +76,10 @@ inline void log_softmax(float* z, std::int64_t n) {
   if (maximum == -std::numeric_limits<float>::infinity()) return;
   double sum = 0.0;
   for (std::int64_t i = 0; i < n; ++i) sum += std::exp(static_cast<double>(z[i]) - maximum);
-  const double log_sum = static_cast<double>(maximum) + std::log(sum);
+  const double log_sum = std::log(sum);
   for (std::int64_t i = 0; i < n; ++i) {
-    z[i] = static_cast<float>(static_cast<double>(z[i]) - log_sum);
+    // In this order, for logits so large that adding the logarithm to them would lose it.
+    z[i] = static_cast<float>((static_cast<double>(z[i]) - static_cast<double>(maximum)) - log_sum);
   }
 }
 
