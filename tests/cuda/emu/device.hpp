@@ -14,6 +14,7 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "runtime.hpp"
@@ -78,6 +79,8 @@ class DeviceMemory {
   Place find(const void* address) const;
   cudaError_t allocate(void** address, std::size_t bytes, bool pinned);
   cudaError_t release(void* address, bool pinned);
+  /// Whether the address is in memory that was released not long ago.
+  bool is_released(const void* address) const;
   std::size_t used() const { return used_; }
 
   /// While device work runs, and only then, device memory may be touched.
@@ -88,6 +91,9 @@ class DeviceMemory {
   std::map<char*, Allocation> allocations_;
   std::size_t used_ = 0;
   int open_ = 0;
+  // Released memory waits here before it is used again: first in, first out.
+  std::deque<std::pair<char*, std::size_t>> released_;
+  std::size_t released_bytes_ = 0;
 };
 
 class Device {

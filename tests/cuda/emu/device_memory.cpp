@@ -58,11 +58,30 @@ cudaError_t DeviceMemory::release(void* address, bool pinned) {
   if (found == allocations_.end() || found->second.pinned != pinned) {
     return cudaErrorInvalidValue;
   }
-  sanitizer::unpoison(address, found->second.bytes);
-  used_ -= pinned ? 0 : found->second.bytes;
+  const std::size_t bytes = found->second.bytes;
+  sanitizer::unpoison(address, bytes);
+  used_ -= pinned ? 0 : bytes;
   allocations_.erase(found);
-  std::free(address);
+  if constexpr (sanitizer::delays_reuse) {
+    std::free(address);
+    return cudaSuccess;
+  }
+  std::memset(address, 0xff, bytes);
+  released_.emplace_back(static_cast<char*>(address), bytes);
+  released_bytes_ += bytes;
+  constexpr std::size_t most_released = std::size_t{32} << 20;
+  while (released_bytes_ > most_released) {
+    released_bytes_ -= released_.front().second;
+    std::free(released_.front().first);
+    released_.pop_front();
+  }
   return cudaSuccess;
+}
+
+bool DeviceMemory::is_released(const void* address) const {
+  return std::any_of(released_.begin(), released_.end(), [address](const auto& range) {
+    return address >= range.first && address < range.first + range.second;
+  });
 }
 
 void DeviceMemory::open() {
@@ -103,6 +122,15 @@ void require_device_range(const void* address, std::size_t bytes, const char* wh
                                              : ": is not device memory"));
 }
 
+namespace {
+
+bool is_released(const void* address) {
+  const std::lock_guard lock(device().mutex);
+  return device().memory.is_released(address);
+}
+
+}  // namespace
+
 void check_argument(const void* bytes, std::size_t size, bool is_pointer, const char* kernel,
                     int position) {
   const auto complain = [&](const char* what) {
@@ -116,7 +144,11 @@ void check_argument(const void* bytes, std::size_t size, bool is_pointer, const 
     }
     if (is_pointer) {
       complain(" is not device memory");
-    } else if (sanitizer::is_known_memory(word)) {
+    }
+    if (is_released(word)) {
+      complain(" contains an address of memory that was freed");
+    }
+    if (sanitizer::is_known_memory(word)) {
       complain(" contains an address of host memory or of memory that was freed");
     }
   }

@@ -17,6 +17,8 @@ namespace kvevict_emulation::sanitizer {
 #if defined(KVEVICT_EMULATION_ASAN)
 
 inline constexpr bool finds_races = false;
+/// Whether memory that is freed stays out of use for a while, so that touching it is noticed.
+inline constexpr bool delays_reuse = true;
 
 inline void poison(const void* memory, std::size_t bytes) {
   __asan_poison_memory_region(memory, bytes);
@@ -49,6 +51,7 @@ inline constexpr bool finds_races = true;
 #else
 inline constexpr bool finds_races = false;
 #endif
+inline constexpr bool delays_reuse = false;
 
 inline void poison(const void*, std::size_t) {}
 inline void unpoison(const void*, std::size_t) {}

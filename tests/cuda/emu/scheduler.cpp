@@ -12,8 +12,9 @@ namespace {
 
 constinit thread_local Scheduler* running_scheduler = nullptr;
 
-// Threads of one slot in successive blocks share a fiber and so seem ordered to the race detector.
-// Each block moves the slots on by a warp, so that equal threads of neighbouring blocks do not.
+// To the race detector, threads that share a fiber are one, and barriers tie the threads of a block
+// together. So even and odd blocks use separate fibers, and within these each block begins a warp
+// further on: neighbouring blocks stay unordered, and equal threads of the others mostly too.
 constexpr unsigned slots_per_block_step = 32;
 
 std::string text(uint3 index) {
@@ -64,6 +65,7 @@ void Scheduler::run_grid(const Grid& grid, void (*body)(const void*), const void
   context_ = context;
   host_.identity = sanitizer::current_identity();
   random_.seed(settings().seed);
+  block_number_ = 0;
   gridDim = grid.blocks;
   blockDim = grid.threads;
   size_ = grid.threads.x * grid.threads.y * grid.threads.z;
@@ -152,11 +154,12 @@ void Scheduler::abandon_fibers() {
 
 Fiber& Scheduler::fiber_for(unsigned thread) {
   if constexpr (sanitizer::finds_races) {
-    const unsigned slots = (size_ + 31) / 32 * 32 + slots_per_block_step;
-    while (fibers_.size() < slots) {
+    const std::uint64_t slots = (size_ + 31) / 32 * 32 + slots_per_block_step;
+    while (fibers_.size() < (block_number_ % 2 + 1) * slots) {
       fibers_.push_back(std::make_unique<Fiber>(&fiber_main));
     }
-    return *fibers_[(thread + block_number_ * slots_per_block_step) % slots];
+    const std::uint64_t slot = (thread + block_number_ / 2 * slots_per_block_step) % slots;
+    return *fibers_[block_number_ % 2 * slots + slot];
   } else if (idle_.empty()) {
     fibers_.push_back(std::make_unique<Fiber>(&fiber_main));
     return *fibers_.back();

@@ -6,7 +6,6 @@
 #include <deque>
 #include <memory>
 #include <random>
-#include <string>
 #include <vector>
 
 #include "grid.hpp"
@@ -22,6 +21,9 @@ class Block {
 
   void run(dim3 index);
 
+  /// Instructions of all blocks so far, counted for each thread.
+  std::uint64_t lane_steps() const;
+
   Grid& grid() const { return grid_; }
   dim3 index() const { return index_; }
   BlockClock& clock() { return clock_; }
@@ -32,7 +34,7 @@ class Block {
     const std::size_t bytes = grid_.program.local_bytes;
     return {local_.get() + static_cast<std::size_t>(thread) * bytes, bytes};
   }
-  /// What bar.red found, of the barrier that is being passed.
+  /// Threads at the barrier that is being passed, and those of them whose predicate is true.
   int barrier_count() const { return barrier_count_; }
   int barrier_threads() const { return barrier_threads_; }
   /// Instructions a warp may run before the others have their turn.
@@ -45,12 +47,15 @@ class Block {
   using Memory = std::unique_ptr<std::byte[], FreeMemory>;
   static Memory allocate(std::size_t bytes);
 
-  void fill_specials(bool of_the_launch);
+  std::uint64_t steps() const;
+  /// Registers like %tid: those that differ from block to block, or the others.
+  void fill_specials(const Warp& warp, bool of_this_block) const;
+  std::uint32_t special_value(Special what, std::uint32_t thread, std::uint32_t lane) const;
   void run_warps();
   bool pass_barrier();
-  void check_same_barrier(const Warp& first, const LaneGroup& group);
-  [[noreturn]] void report_deadlock();
-  std::string waiting_places() const;
+  void check_same_barrier(const Warp& first, const LaneGroup& place) const;
+  void combine_predicates();
+  [[noreturn]] void report_waiting_lanes() const;
 
   Grid& grid_;
   dim3 index_;

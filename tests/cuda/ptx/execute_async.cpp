@@ -24,11 +24,15 @@ void begin_copy(Warp& warp, const Instruction& instruction, LaneMask active) {
     const std::uint64_t to = address_of(warp, instruction, lane, 0);
     std::byte* target = resolve<Space::shared>(warp, instruction, lane, to, bytes, Access::write);
     std::memset(target, 0xff, bytes);
+    if (sources[lane] % bytes != 0) {
+      detail::fail_alignment(warp, instruction, lane, sources[lane], bytes);
+    }
     const std::byte* source = nullptr;
-    for (std::uint32_t at = 0; at < read; at += 4) {
-      std::byte* word = resolve<Space::global>(warp, instruction, lane, sources[lane] + at,
-                                               std::min(read - at, 4u), Access::read);
-      if (at == 0) source = word;
+    for (std::uint32_t at = 0, step = 0; at < read; at += step) {
+      step = read - at >= 4 ? 4 : 1;
+      const std::byte* piece =
+          resolve<Space::global>(warp, instruction, lane, sources[lane] + at, step, Access::read);
+      if (at == 0) source = piece;
     }
     AsyncCopies& copies = warp.copies();
     copies.pending.push_back(

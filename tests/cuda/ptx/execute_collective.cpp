@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "block.hpp"
+#include "failure.hpp"
 #include "lanes.hpp"
 #include "opcode.hpp"
 
@@ -157,6 +158,21 @@ void read_active_mask(Warp& warp, const Instruction& instruction, LaneMask activ
   store(warp, instruction.slots[0], values, active);
 }
 
+enum BarrierReduction : std::uint8_t { every, some, population };
+
+void reduce_at_barrier(Warp& warp, const Instruction& instruction, LaneMask active) {
+  const int count = warp.block().barrier_count();
+  if (instruction.with.kind == population) {
+    LaneValues<std::uint32_t> values;
+    values.fill(static_cast<std::uint32_t>(count));
+    store(warp, instruction.slots[0], values, active);
+    return;
+  }
+  const bool result =
+      instruction.with.kind == some ? count > 0 : count == warp.block().barrier_threads();
+  warp.set_predicate(instruction.slots[0], result ? all_lanes : 0, active);
+}
+
 template <std::size_t n>
 bool find_kind(const Opcode& opcode, const std::array<std::string_view, n>& names,
                Modifiers& with) {
@@ -169,6 +185,12 @@ bool find_kind(const Opcode& opcode, const std::array<std::string_view, n>& name
 }
 
 }  // namespace
+
+Selection select_barrier_reduction(const Opcode& opcode, Modifiers& with) {
+  constexpr std::array<std::string_view, 3> reductions{"and", "or", "popc"};
+  if (!find_kind(opcode, reductions, with)) return {};
+  return {&reduce_at_barrier, {static_cast<std::uint8_t>(with.kind == population ? 4 : 1)}};
+}
 
 Selection select_collective(const Opcode& opcode, Modifiers& with) {
   constexpr std::array<std::string_view, 4> shuffles{"up", "down", "bfly", "idx"};

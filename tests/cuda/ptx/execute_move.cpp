@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "block.hpp"
+#include "failure.hpp"
 #include "lanes.hpp"
 #include "opcode.hpp"
 

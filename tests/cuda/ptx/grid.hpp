@@ -26,9 +26,6 @@ struct Range {
   }
 };
 
-/// The live allocation or module variable that holds `address`; empty if there is none.
-Range find_range(std::uint64_t address);
-
 /// An allocation that a launch uses, and what it did there (null: not followed).
 struct Allocation {
   Range range;
@@ -38,9 +35,9 @@ struct Allocation {
 /// What all blocks of a launch share.
 class Grid {
  public:
-  /// `parameters` are laid out as the program says and must outlive the grid.
-  Grid(const Program& kernel, dim3 blocks, dim3 threads, std::size_t dynamic_shared,
-       std::span<const std::byte> parameters);
+  /// The parameters' bytes are laid out as the program says, and must outlive the grid.
+  Grid(const Program& kernel, dim3 block_count, dim3 thread_count, std::size_t dynamic_bytes,
+       std::span<const std::byte> parameter_bytes);
 
   /// Runs all blocks, one after the other. Throws DeviceError where a kernel does what it must not.
   void run();
@@ -52,7 +49,7 @@ class Grid {
   const std::span<const std::byte> parameters;
 
   int thread_count() const { return static_cast<int>(threads.x * threads.y * threads.z); }
-  void count(std::uint64_t lane_instructions) { lane_instructions_ += lane_instructions; }
+  /// Executed by run, counted for each thread.
   std::uint64_t lane_instructions() const { return lane_instructions_; }
 
   /// The allocation that an instruction touched last: it is likely to touch it again.
@@ -67,8 +64,5 @@ class Grid {
   std::unordered_map<const std::byte*, std::unique_ptr<RaceChecker>> races_;
   std::uint64_t lane_instructions_ = 0;
 };
-
-/// Instructions executed by this process, each counted for every thread that took part.
-std::uint64_t executed_instructions();
 
 }  // namespace kvevict_ptx

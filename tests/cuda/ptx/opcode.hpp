@@ -56,6 +56,7 @@ Handler select_copy(int bytes);
 Handler select_clock(int bytes);
 Handler select_pack(bool packs);
 Selection select_async(const Opcode& opcode, Modifiers& with);
+Selection select_barrier_reduction(const Opcode& opcode, Modifiers& with);
 Selection select_address(const Opcode& opcode);     ///< cvta, isspacep
 Selection select_effectless(const Opcode& opcode);  ///< operands are not looked at
 

@@ -37,7 +37,7 @@ enum class Control : unsigned char {
   branch,          ///< to `target`
   indexed_branch,  ///< to one of Program::branch_targets
   exit,
-  warp_sync,  ///< the handler runs once the lanes of slots[0] are here
+  warp_sync,  ///< the handler runs once all lanes of the mask are here
   barrier     ///< of the block
 };
 
@@ -74,6 +74,8 @@ struct Modifiers {
 };
 
 inline constexpr int max_operands = 6;
+/// Where an operation of several lanes has the mask that names them.
+inline constexpr int members_operand = 5;
 
 struct Instruction {
   Handler run = nullptr;
@@ -143,6 +145,7 @@ struct Program {
   std::vector<Origin> origins;  ///< one for each instruction
   std::vector<Slot> slots;      ///< of vectors
   std::vector<std::vector<std::uint32_t>> branch_targets;
+  std::vector<std::string> faults;  ///< what is wrong with statements that were not understood
   std::vector<SpecialRegister> specials;
   std::vector<std::uint64_t> constants;  ///< 32 equal values each, aligned as the widest
   std::size_t register_bytes = 0;        ///< of one warp

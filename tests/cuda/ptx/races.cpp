@@ -12,7 +12,6 @@ void BlockClock::begin_block(int warps) {
   warps_.assign(static_cast<std::size_t>(warps), {});
   first_epoch_ = ++epoch_;
   fenced_ = false;
-  blind_ = false;
 }
 
 void BlockClock::synchronize(int warp, LaneMask members, LaneMask live) {
@@ -63,7 +62,6 @@ RaceChecker::RaceChecker(std::size_t bytes, bool private_to_block)
 
 Finding RaceChecker::check(const BlockClock& clock, std::size_t offset, std::size_t bytes,
                            Access access, int thread) {
-  if (clock.blind()) return {};
   const std::size_t end = offset + bytes;
   for (std::size_t at = offset; at < end;) {
     Cell& word = words_[at / 4];

@@ -27,14 +27,10 @@ class BlockClock {
   void synchronize(int warp, LaneMask members, LaneMask live);
   /// A fence for the whole device: from now on nothing is known about other blocks.
   void fence() { fenced_ = true; }
-  /// Barriers of some of the block's warps are not followed: nothing more is reported in this
-  /// block.
-  void give_up() { blind_ = true; }
 
   std::uint32_t epoch() const { return epoch_; }
   std::uint32_t first_epoch() const { return first_epoch_; }  ///< of the block
   bool fenced() const { return fenced_; }
-  bool blind() const { return blind_; }
   std::uint32_t stamp(int warp) const { return warps_[static_cast<std::size_t>(warp)].now; }
   /// Lanes out of `lanes` whose accesses at `stamp` are not ordered before what `lane` does now.
   LaneMask unordered(int warp, int lane, LaneMask lanes, std::uint32_t stamp) const;
@@ -50,7 +46,6 @@ class BlockClock {
   std::uint32_t epoch_ = 1;
   std::uint32_t first_epoch_ = 1;
   bool fenced_ = false;
-  bool blind_ = false;
 };
 
 enum class Access : unsigned char { read, write, strong_read, strong_write };

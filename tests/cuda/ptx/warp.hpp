@@ -4,7 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "program.hpp"
@@ -44,24 +43,30 @@ class Warp {
   /// Puts all lanes at the first instruction.
   void reset();
 
-  /// Runs until every lane has returned or waits for other warps, or until its time is over.
+  /// Runs until every lane has returned or waits for others, or until its time is over.
   void run();
+
+  /// Lets the groups that wait at a barrier go on.
+  void pass_barrier();
 
   bool can_run() const;
   bool finished() const { return live_ == 0; }
   LaneMask existing() const { return existing_; }
-  LaneMask live() const { return live_; }
+  LaneMask live() const { return live_; }  ///< have not returned
   const LaneGroup* begin() const { return groups_.data(); }
   const LaneGroup* end() const { return groups_.data() + group_count_; }
-
-  /// Lets the groups that wait at a barrier go on.
-  void pass_barrier();
+  /// The existing lanes that the operation of warp synchronisation at `instruction` names.
+  LaneMask members(const Instruction& instruction, int lane) const {
+    return lanes<LaneMask>(instruction.slots[members_operand])[lane] & existing_;
+  }
 
   Block& block() const { return block_; }
   int index() const { return index_; }
   int thread(int lane) const { return index_ * warp_lanes + lane; }
   /// Instructions executed, each counted once for all lanes.
   std::uint64_t steps() const { return steps_; }
+  /// The same, counted once for each lane.
+  std::uint64_t lane_steps() const { return lane_steps_; }
   AsyncCopies& copies() { return copies_; }
 
   /// The 32 values of an operand of type T.
@@ -83,36 +88,29 @@ class Warp {
   }
 
  private:
-  LaneGroup* next_group();
-  void merge_ready();
-  std::uint32_t stop_before(const LaneGroup& group) const;
-  void execute(LaneGroup& group);
-  bool control(LaneGroup& group, const Instruction& instruction, LaneMask active);
-  void wait(LaneGroup& group, LaneMask active, LaneGroup::State state);
-  void leave(LaneGroup& group, LaneMask lanes);
-  void split(std::uint32_t at, LaneMask lanes, LaneGroup::State state);
-  bool synchronize(LaneGroup& group, const Instruction& instruction);
-  void retry_waiting();
-  LaneMask members_for(const LaneGroup& group, const Instruction& instruction, int lane) const;
-  void drop_empty();
-  void count(LaneMask lanes, std::uint64_t instructions);
+  std::uint32_t choose() const;
+  LaneMask take(std::uint32_t at, LaneGroup::State state);
+  void put(std::uint32_t at, LaneMask lanes, LaneGroup::State state);
+  void execute(std::uint32_t at, LaneMask lanes, std::uint64_t end_of_turn);
+  bool control(const Instruction& instruction, std::uint32_t& at, LaneMask& lanes, LaneMask active);
+  bool branch_indexed(const Instruction& instruction, std::uint32_t& at, LaneMask lanes,
+                      LaneMask active);
+  bool synchronize(const Instruction& instruction, std::uint32_t& at, LaneMask& lanes,
+                   LaneMask active);
 
   Block& block_;
   int index_;
   std::byte* registers_;
   std::byte* constants_;
   const Instruction* code_;
-  std::uint32_t code_size_;
   LaneMask existing_ = 0;
   LaneMask live_ = 0;
   std::array<LaneGroup, warp_lanes> groups_;
-  int group_count_ = 0;
+  std::size_t group_count_ = 0;
+  std::uint64_t turns_ = 0;  ///< that ended before their group stopped by itself
   std::uint64_t steps_ = 0;
+  std::uint64_t lane_steps_ = 0;
   AsyncCopies copies_;
 };
-
-/// Throws DeviceError: `what`, then the kernel, block, thread, source line and PTX line.
-[[noreturn]] void fail(const Warp& warp, const Instruction& instruction, int lane,
-                       const std::string& what);
 
 }  // namespace kvevict_ptx
