@@ -16,6 +16,7 @@
 /// Static shared memory of a block: KVEVICT_SHARED(float, sums, [32]) declares float sums[32].
 #define KVEVICT_SHARED(T, name, dims) __shared__ T name dims
 #define KVEVICT_UNROLL _Pragma("unroll")
+#define KVEVICT_NO_UNROLL _Pragma("unroll 1")
 
 namespace kvevict::cuda {
 
@@ -60,6 +61,7 @@ cudaError_t launch_kernel(const char*, void (*kernel)(P...), dim3 grid, dim3 blo
 #define KVEVICT_SHARED(T, name, dims) \
   auto& name = ::kvevict_emulation::shared<std::type_identity_t<T> dims, decltype([] {})>()
 #define KVEVICT_UNROLL
+#define KVEVICT_NO_UNROLL
 
 namespace kvevict::cuda {
 

@@ -35,44 +35,19 @@ __device__ bool in_whole_pieces(const MatrixView<T, MemorySpace::device>& head) 
          reinterpret_cast<std::uintptr_t>(head.data) % 16 == 0;
 }
 
-namespace detail {
-
-/// The bits of element `c` of a row, 0 outside: what a sum does not notice.
+/// Piece `piece` from `start` on, of rows that are in whole pieces and that no thread writes to.
 template <class T>
-__device__ std::uint32_t element_bits(const T* row, std::int64_t stride, std::int64_t dim,
-                                      std::int64_t c) {
-  if (c >= dim) return 0;
-  if constexpr (sizeof(T) == 4) {
-    return kvevict::detail::bit_cast<std::uint32_t>(row[c * stride]);
-  } else {
-    return row[c * stride].bits;
-  }
+__device__ Piece load_piece(const T* start, int piece) {
+  return __ldg(reinterpret_cast<const Piece*>(start) + piece);
 }
 
-}  // namespace detail
+/// The bits of one number: what a piece is put together from where rows are not in whole pieces.
+template <class T>
+using ElementBits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>;
 
-/// Piece `piece` of row `row` of a head that no thread writes to; channels behind the last are 0.
-/// With `Whole`, one load of 16 bytes: the head must be `in_whole_pieces` and the piece inside.
-template <bool Whole, class T>
-__device__ Piece load_piece(const MatrixView<const T, MemorySpace::device>& head, std::int64_t row,
-                            int piece) {
-  const T* start = head.data + row * head.stride[0];
-  const std::int64_t first = std::int64_t{piece} * piece_size<T>;
-  if constexpr (Whole) {
-    return __ldg(reinterpret_cast<const Piece*>(start + first));
-  } else {
-    const auto word = [&](int i) {
-      const auto bits = [&](int k) {
-        return detail::element_bits(start, head.stride[1], head.shape[1], first + k);
-      };
-      if constexpr (sizeof(T) == 4) {
-        return bits(i);
-      } else {
-        return bits(2 * i) | (bits(2 * i + 1) << 16);
-      }
-    };
-    return Piece{word(0), word(1), word(2), word(3)};
-  }
+template <class T>
+__device__ ElementBits<T> bits_of(T value) {
+  return kvevict::detail::bit_cast<ElementBits<T>>(value);
 }
 
 /// The numbers of a piece as floats, exactly.
@@ -103,20 +78,24 @@ template <class T>
 __device__ void load_rows(const MatrixView<const T, MemorySpace::device>& head, std::int64_t first,
                           int count, int rows, int pitch, float* to) {
   constexpr int size = piece_size<T>;
-  const bool whole = in_whole_pieces(head);
-  const int inside = pieces_of<T>(head.shape[1]);
-  const int pieces = pitch / size;
+  const int dim = static_cast<int>(head.shape[1]);
   const int threads = static_cast<int>(blockDim.x);
-  for (int i = static_cast<int>(threadIdx.x); i < rows * pieces; i += threads) {
+  const int thread = static_cast<int>(threadIdx.x);
+  if (!in_whole_pieces(head)) {
+    for (int i = thread; i < rows * pitch; i += threads) {
+      const int row = i / pitch;
+      const int c = i % pitch;
+      to[i] = row < count && c < dim ? static_cast<float>(head(first + row, c)) : 0.0f;
+    }
+    return;
+  }
+  const int pieces = pitch / size;
+  for (int i = thread; i < rows * pieces; i += threads) {
     const int row = i / pieces;
     const int piece = i % pieces;
-    Piece bits{0, 0, 0, 0};
-    if (row < count && piece < inside) {
-      bits = whole ? load_piece<true>(head, first + row, piece)
-                   : load_piece<false>(head, first + row, piece);
-    }
+    const bool inside = row < count && piece * size < dim;
     float values[size];
-    widen<T>(bits, values);
+    widen<T>(inside ? load_piece(&head(first + row, 0), piece) : Piece{0, 0, 0, 0}, values);
     KVEVICT_UNROLL
     for (int k = 0; k < size; k += 4) {
       *reinterpret_cast<float4*>(to + row * pitch + piece * size + k) =
