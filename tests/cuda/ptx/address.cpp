@@ -61,11 +61,8 @@ std::byte* resolve_window(Warp& warp, const Instruction& instruction, int lane,
   return is_parameter ? reinterpret_cast<std::byte*>(address) : nullptr;
 }
 
-void check_races(Warp& warp, const Instruction& instruction, int lane, RaceChecker& races,
-                 std::size_t offset, unsigned bytes, Access access) {
-  Block& block = warp.block();
-  const Finding finding = races.check(block.clock(), offset, bytes, access, warp.thread(lane));
-  if (finding.conflict == Conflict::none) return;
+void fail_race(const Warp& warp, const Instruction& instruction, int lane, const Finding& finding,
+               std::size_t offset, unsigned bytes, Access access) {
   const bool reads = access == Access::read || access == Access::strong_read;
   std::string what = access_name(bytes) + " at offset " + std::to_string(offset) + ": ";
   if (finding.conflict == Conflict::uninitialised) {
@@ -79,7 +76,7 @@ void check_races(Warp& warp, const Instruction& instruction, int lane, RaceCheck
   } else if (finding.other < 0) {
     what += "several other threads";
   } else {
-    what += "thread " + thread_name(block, finding.other);
+    what += "thread " + thread_name(warp.block(), finding.other);
   }
   fail(warp, instruction, lane, what + " are not ordered by a barrier");
 }

@@ -19,14 +19,16 @@ template <Space space>
 std::byte* resolve(Warp& warp, const Instruction& instruction, int lane, std::uint64_t address,
                    unsigned bytes, Access access);
 
-/// The address operand `operand` of a lane, plus the instruction's offset.
+/// The address operand `operand` of a lane, plus the instruction's offset. Addresses in registers
+/// of 32 bits wrap around there.
 inline std::uint64_t address_of(const Warp& warp, const Instruction& instruction, int lane,
                                 int operand) {
   const Slot slot = instruction.slots[static_cast<std::size_t>(operand)];
-  const auto at = static_cast<std::size_t>(lane);
-  const std::uint64_t base = instruction.address_bytes == 4 ? warp.lanes<std::uint32_t>(slot)[at]
-                                                            : warp.lanes<std::uint64_t>(slot)[at];
-  return base + static_cast<std::uint64_t>(instruction.offset);
+  const auto offset = static_cast<std::uint64_t>(instruction.offset);
+  if (instruction.address_bytes == 4) {
+    return static_cast<std::uint32_t>(warp.lanes<std::uint32_t>(slot)[lane] + offset);
+  }
+  return warp.lanes<std::uint64_t>(slot)[lane] + offset;
 }
 
 namespace detail {
@@ -43,8 +45,18 @@ Allocation find_allocation(Warp& warp, const Instruction& instruction, int lane,
 /// null.
 std::byte* resolve_window(Warp& warp, const Instruction& instruction, int lane,
                           std::uint64_t address, unsigned bytes, Access access);
-void check_races(Warp& warp, const Instruction& instruction, int lane, RaceChecker& races,
-                 std::size_t offset, unsigned bytes, Access access);
+[[noreturn]] void fail_race(const Warp& warp, const Instruction& instruction, int lane,
+                            const Finding& finding, std::size_t offset, unsigned bytes,
+                            Access access);
+
+inline void check_races(Warp& warp, const Instruction& instruction, int lane, RaceChecker& races,
+                        std::size_t offset, unsigned bytes, Access access) {
+  const Finding finding =
+      races.check(warp.block().clock(), offset, bytes, access, warp.thread(lane));
+  if (finding.conflict != Conflict::none) {
+    fail_race(warp, instruction, lane, finding, offset, bytes, access);
+  }
+}
 inline std::byte* resolve_shared(Warp& warp, const Instruction& instruction, int lane,
                                  std::uint64_t offset, unsigned bytes, Access access) {
   Block& block = warp.block();

@@ -60,8 +60,8 @@ RaceChecker::Cells RaceChecker::zeroed(std::size_t count) {
 RaceChecker::RaceChecker(std::size_t bytes, bool private_to_block)
     : bytes_(bytes), private_to_block_(private_to_block), words_(zeroed(bytes / 4 + 1)) {}
 
-Finding RaceChecker::check(const BlockClock& clock, std::size_t offset, std::size_t bytes,
-                           Access access, int thread) {
+Finding RaceChecker::check_slowly(const BlockClock& clock, std::size_t offset, std::size_t bytes,
+                                  Access access, int thread) {
   const std::size_t end = offset + bytes;
   for (std::size_t at = offset; at < end;) {
     Cell& word = words_[at / 4];

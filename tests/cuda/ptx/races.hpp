@@ -72,8 +72,15 @@ class RaceChecker {
   RaceChecker(std::size_t bytes, bool private_to_block);
 
   Finding check(const BlockClock& clock, std::size_t offset, std::size_t bytes, Access access,
-                int thread);
-  std::size_t size() const { return bytes_; }
+                int thread) {
+    if ((offset | bytes) % 4 == 0) {
+      while (bytes > 0 && is_undisputed(clock, words_[offset / 4], access, thread)) {
+        offset += 4;
+        bytes -= 4;
+      }
+    }
+    return bytes == 0 ? Finding{} : check_slowly(clock, offset, bytes, access, thread);
+  }
 
  private:
   static constexpr std::uint16_t several_warps = 0xffff;
@@ -95,6 +102,16 @@ class RaceChecker {
   using Cells = std::unique_ptr<Cell[], Release>;
 
   static Cells zeroed(std::size_t count);
+  /// The common case: nobody else has touched the word in this epoch, or all have only read it.
+  /// Notes the access then, and decides nothing otherwise.
+  bool is_undisputed(const BlockClock& clock, Cell& cell, Access access, int thread) const;
+  /// Whether what the record says is before the last barrier of this block, or nothing.
+  bool is_past(const BlockClock& clock, const Record& record) const {
+    return record.epoch < clock.epoch() &&
+           (private_to_block_ || record.epoch == 0 || record.epoch >= clock.first_epoch());
+  }
+  Finding check_slowly(const BlockClock& clock, std::size_t offset, std::size_t bytes,
+                       Access access, int thread);
   Finding check_cell(const BlockClock& clock, Cell& cell, Access access, int thread) const;
   Finding compare(const BlockClock& clock, const Record& record, int thread) const;
   static void note(const BlockClock& clock, Record& record, int thread, bool strong);
@@ -104,5 +121,27 @@ class RaceChecker {
   Cells words_;
   Cells parts_;
 };
+
+inline bool RaceChecker::is_undisputed(const BlockClock& clock, Cell& cell, Access access,
+                                       int thread) const {
+  if (cell.in_bytes || !is_past(clock, cell.written)) return false;
+  const auto warp = static_cast<std::uint16_t>(thread / warp_lanes);
+  const LaneMask bit = LaneMask{1} << thread % warp_lanes;
+  const Record mine{clock.epoch(), clock.stamp(warp), bit, warp, false};
+  if (access == Access::write) {
+    if (!is_past(clock, cell.read)) return false;
+    cell.written = mine;
+    return true;
+  }
+  if (access != Access::read) return false;
+  if (private_to_block_ && cell.written.epoch < clock.first_epoch()) return false;
+  if (cell.read.epoch != mine.epoch) {
+    cell.read = mine;
+  } else if (cell.read.warp != several_warps) {
+    if (cell.read.warp != warp || cell.read.stamp != mine.stamp) return false;
+    cell.read.lanes |= bit;
+  }
+  return true;
+}
 
 }  // namespace kvevict_ptx
