@@ -7,6 +7,8 @@
 
 #include "kvevict/core/scores.hpp"
 #include "kvevict/core/workspace.hpp"
+#include "kvevict/cuda/launch.cuh"
+#include "kvevict/cuda/row_splits.cuh"
 #include "kvevict/cuda/softmax_state.cuh"
 #include "kvevict/ops/softmax.hpp"
 

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "kvevict/core/workspace.hpp"
+#include "kvevict/cuda/inverse_factor.cuh"
+#include "kvevict/cuda/weighted_gram.cuh"
+#include "kvevict/ops/capacity.hpp"
+
+namespace kvevict::cuda {
+
+namespace detail {
+
+/// Roots of a head that a block looks through.
+inline constexpr int roots_tile = 4096;
+
+/// largest[m] becomes the bits of the largest |root| of block m, which order as the numbers do, NaN
+/// above infinity. It must be zero before; the maximum of integers does not depend on the order.
+static __global__ void __launch_bounds__(128)
+    find_largest_roots(ScoreView<MemorySpace::device> roots, std::int64_t tiles,
+                       std::uint32_t* largest) {
+  const HeadTile tile = head_tile(blockIdx.x, tiles, roots_tile, roots.layout);
+  const float* head = roots.head(tile.head) + tile.first;
+  std::uint32_t found = 0;
+  for (std::int64_t i = threadIdx.x; i < tile.count; i += 128) {
+    const std::uint32_t bits = kvevict::detail::bit_cast<std::uint32_t>(head[i]) & 0x7fffffffu;
+    found = found < bits ? bits : found;
+  }
+  for (int offset = warp_size / 2; offset > 0; offset /= 2) {
+    const std::uint32_t other = __shfl_xor_sync(full_warp, found, offset);
+    found = found < other ? other : found;
+  }
+  if (threadIdx.x % warp_size == 0 && found > 0) atomicMax(largest + tile.head, found);
+}
+
+/// Matrices [first, first + count) of a batch.
+template <class T>
+MatrixBatchView<T, MemorySpace::device> matrices_from(
+    const MatrixBatchView<T, MemorySpace::device>& batch, std::int64_t first, std::int64_t count) {
+  MatrixBatchView<T, MemorySpace::device> part = batch;
+  if (batch.empty()) return part;
+  part.data += first * batch.stride[0];
+  part.shape[0] = count;
+  return part;
+}
+
+/// Matrices whose factors are held at once by `capacity_scores`: enough to fill any device.
+inline constexpr std::int64_t capacity_batch = 512;
+
+/// The smallest relative noise for which fp32 products hold the promised 1e-4; see GramTile. Noise
+/// that is absolute or that a transform stands before may be anything against the Gram matrix.
+inline constexpr double least_noise_of_fast_grams = 0.01;
+
+inline bool fast_grams_hold(const MatrixBatchView<const float, MemorySpace::device>& transforms,
+                            const Noise& noise) {
+  return transforms.empty() && noise.kind == Noise::Kind::relative &&
+         noise.value >= least_noise_of_fast_grams;
+}
+
+/// Scratch memory of the steps behind a Gram matrix.
+struct FactorScratch {
+  double* lower = nullptr;     ///< [matrix][dim][dim]
+  double* solution = nullptr;  ///< [matrix][dim][dim]
+  CapacityOutcome* outcomes = nullptr;
+  int* overflows = nullptr;
+};
+
+/// The steps of inverse_factor. `largest` may be null.
+inline void enqueue_inverse_factors(
+    Resources& res, const MatrixBatchView<const double, MemorySpace::device>& gram,
+    const MatrixBatchView<const float, MemorySpace::device>& transforms, const Noise& noise,
+    const std::uint32_t* largest, const FactorScratch& scratch,
+    const MatrixBatchView<float, MemorySpace::device>& factors) {
+  Factorizations task;
+  task.matrices = gram;
+  if (!transforms.empty()) {
+    enqueue_transforms(res, gram, transforms, scratch.solution, scratch.lower);
+    task.matrices = MatrixBatchView<const double, MemorySpace::device>::packed(
+        scratch.lower, gram.shape[0], gram.shape[1], gram.shape[1]);
+  }
+  task.lower = scratch.lower;
+  task.noise = noise;
+  task.largest = largest;
+  task.outcomes = scratch.outcomes;
+  task.overflows = scratch.overflows;
+  enqueue_factorizations(res, task);
+  enqueue_solves(res, {scratch.lower, transforms, scratch.solution, factors, scratch.outcomes,
+                       scratch.overflows});
+}
+
+}  // namespace detail
+
+/// Own kernels, in double; no workspace beyond the partial sums of GramPlan, at most 1 MiB for each
+/// multiprocessor.
+template <class T>
+void weighted_gram_impl(Resources& res, const RowsView<T, MemorySpace::device>& values,
+                        ScoreView<MemorySpace::device> root_weights, std::int64_t group,
+                        MatrixBatchView<double, MemorySpace::device> gram) {
+  const GramPlan plan(res.limits(), gram.shape[0], values.dim(), values.layout().longest());
+  WorkspaceScope scope(res.workspace());
+  double* partials = scope.carve<double>("weighted_gram.partials", plan.partial_size());
+  if (res.workspace().counting()) return;
+  Grams task;
+  task.gram = gram;
+  task.roots = root_weights;
+  task.group = group;
+  enqueue_grams<double, std::remove_const_t<T>>(res, values, task, plan, partials);
+}
+
+/// Workspace: 16 dim^2 bytes for each matrix.
+inline void inverse_factor_impl(Resources& res,
+                                MatrixBatchView<const double, MemorySpace::device> gram,
+                                MatrixBatchView<const float, MemorySpace::device> transforms,
+                                Noise noise, MatrixBatchView<float, MemorySpace::device> factors) {
+  const std::int64_t heads = gram.shape[0];
+  const std::int64_t size = heads * gram.shape[1] * gram.shape[1];
+  WorkspaceScope scope(res.workspace());
+  detail::FactorScratch scratch;
+  scratch.lower = scope.carve<double>("inverse_factor.lower", size);
+  scratch.solution = scope.carve<double>("inverse_factor.solution", size);
+  scratch.outcomes = scope.carve<CapacityOutcome>("inverse_factor.outcomes", heads);
+  scratch.overflows = scope.carve<int>("inverse_factor.overflows", heads);
+  if (res.workspace().counting()) return;
+  detail::enqueue_inverse_factors(res, gram, transforms, noise, nullptr, scratch, factors);
+}
+
+template <class T>
+void leverage_scores_impl(Resources& res, const RowsView<T, MemorySpace::device>& values,
+                          MatrixBatchView<const float, MemorySpace::device> factors,
+                          std::int64_t group, ScoreView<MemorySpace::device> root_weights,
+                          ScoreView<MemorySpace::device> scores) {
+  if (res.workspace().counting()) return;
+  Leverages task;
+  task.factors = factors;
+  task.roots = root_weights;
+  task.scores = scores;
+  task.group = group;
+  enqueue_leverages<std::remove_const_t<T>>(res, values, task, factors.shape[0]);
+}
+
+/// All heads in one launch a step, up to 512 matrices at a time; V is read twice. Workspace: 20
+/// dim^2 bytes for each of these matrices and the partial sums of GramPlan.
+template <class T>
+void capacity_scores_impl(Resources& res, const RowsView<T, MemorySpace::device>& values,
+                          ScoreView<MemorySpace::device> gram_roots,
+                          MatrixBatchView<const float, MemorySpace::device> transforms, Noise noise,
+                          std::int64_t group, ScoreView<MemorySpace::device> leverage_roots,
+                          ScoreView<MemorySpace::device> scores) {
+  using Element = std::remove_const_t<T>;
+  const std::int64_t heads = scores.layout.heads();
+  const std::int64_t dim = values.dim();
+  const std::int64_t longest = values.layout().longest();
+  const std::int64_t batch = std::min(heads, detail::capacity_batch);
+  const auto plan_of = [&](std::int64_t count) {
+    return GramPlan(res.limits(), count, dim, longest);
+  };
+  const std::int64_t last_batch = batch == 0 ? 0 : heads - (heads - 1) / batch * batch;
+  WorkspaceScope scope(res.workspace());
+  double* gram = scope.carve<double>("capacity_scores.gram", batch * dim * dim);
+  double* solution = scope.carve<double>("capacity_scores.solution", batch * dim * dim);
+  float* factors = scope.carve<float>("capacity_scores.factors", batch * dim * dim);
+  double* partials = scope.carve<double>(
+      "capacity_scores.partials",
+      std::max(plan_of(batch).partial_size(), plan_of(last_batch).partial_size()));
+  auto* largest = scope.carve<std::uint32_t>("capacity_scores.largest", heads);
+  auto* outcomes = scope.carve<CapacityOutcome>("capacity_scores.outcomes", batch);
+  int* overflows = scope.carve<int>("capacity_scores.overflows", batch);
+  auto* marks = scope.carve<std::uint8_t>("capacity_scores.marks", batch);
+  if (res.workspace().counting() || heads == 0) return;
+
+  // In units of the largest root the matrix and its factor stay within range however small the
+  // weights are.
+  require_success(
+      cudaMemsetAsync(largest, 0, static_cast<std::size_t>(heads) * sizeof *largest, res.stream()),
+      "cudaMemsetAsync");
+  const std::int64_t tiles = tiles_of(gram_roots.layout.longest(), detail::roots_tile);
+  launch(res, "find_largest_roots", detail::find_largest_roots, heads * tiles, 128, 0, gram_roots,
+         tiles, largest);
+  for (std::int64_t first = 0; first < heads; first += batch) {
+    const std::int64_t count = std::min(batch, heads - first);
+    const auto part = [&](auto* memory) {
+      using Number = std::remove_pointer_t<decltype(memory)>;
+      return MatrixBatchView<Number, MemorySpace::device>::packed(memory, count, dim, dim);
+    };
+    Grams grams;
+    grams.gram = part(gram);
+    grams.roots = gram_roots;
+    grams.group = group;
+    grams.first = first;
+    grams.largest = largest + first;
+    if (detail::fast_grams_hold(transforms, noise)) {
+      enqueue_fast_grams<Element>(res, values, grams, plan_of(count), partials, marks);
+    } else {
+      enqueue_grams<double, Element>(res, values, grams, plan_of(count), partials);
+    }
+    detail::enqueue_inverse_factors(
+        res, grams.gram, detail::matrices_from(transforms, first, count), noise, largest + first,
+        {gram, solution, outcomes, overflows}, part(factors));
+    Leverages leverages;
+    leverages.factors = part(factors);
+    leverages.roots = leverage_roots;
+    leverages.scores = scores;
+    leverages.group = group;
+    leverages.first = first;
+    leverages.lower_triangular = transforms.empty();
+    leverages.outcomes = outcomes;
+    leverages.largest = largest + first;
+    enqueue_leverages<Element>(res, values, leverages, count);
+  }
+}
+
+}  // namespace kvevict::cuda
