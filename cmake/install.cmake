@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Installs the headers and a package, so that find_package(kvevict) gives kvevict::kvevict and finds Eigen and the
-# thread library by itself.
+# thread library by itself; with COMPONENTS cuda it gives kvevict::cuda too and finds the CUDA toolkit.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -30,5 +30,6 @@ write_basic_package_version_file(kvevict-config-version.cmake COMPATIBILITY Same
                                  ARCH_INDEPENDENT)
 install(FILES "${PROJECT_BINARY_DIR}/kvevict-config.cmake"
               "${PROJECT_BINARY_DIR}/kvevict-config-version.cmake"
+              "${PROJECT_SOURCE_DIR}/cmake/kvevict-cuda.cmake"
         DESTINATION "${kvevict_package_dir}")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DATADIR}/licenses/kvevict")

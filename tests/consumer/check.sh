@@ -3,6 +3,7 @@
 #
 # Builds and runs a small outside project in each of the ways the README names: find_package on an installed package
 # (moved after the install, so nothing may remember where it was built), add_subdirectory, and a copy of the folder.
+# With a CUDA toolkit also a program for the GPU, which without one says so.
 #
 #     tests/consumer/check.sh [BUILD_DIR]      default: build/consumer; emptied first
 set -euo pipefail
@@ -19,11 +20,23 @@ quietly() {
 build_and_run() {
   local name=$1
   shift
-  quietly cmake -S "$here" -B "$build/$name" -G Ninja -DCMAKE_BUILD_TYPE=Debug "$@"
+  quietly cmake -S "$here" -B "$build/$name" -G Ninja -DCMAKE_BUILD_TYPE=Debug "${cuda[@]}" "$@"
   quietly cmake --build "$build/$name"
   printf '%s: ' "$name"
   "$build/$name/consumer"
+  if ((${#cuda[@]})); then
+    printf '%s, CUDA: ' "$name"
+    LD_LIBRARY_PATH="$toolkit/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$build/$name/consumer_cuda"
+  fi
 }
+
+cuda=()
+if toolkit=$("$root/cmake/cuda_toolkit.sh" --check); then
+  cuda=(-DWITH_CUDA=ON -DCMAKE_CUDA_COMPILER="$toolkit/bin/nvcc" -DCUDAToolkit_ROOT="$toolkit"
+    -DCMAKE_CUDA_ARCHITECTURES=80 -DCMAKE_CUDA_FLAGS="-Werror all-warnings")
+else
+  echo "SKIPPED: consumer: no CUDA toolkit for the program that uses it"
+fi
 
 quietly cmake -S "$root" -B "$build/package" -G Ninja -DKVEVICT_BUILD_TESTS=OFF -DKVEVICT_BUILD_EXAMPLES=OFF \
   -DKVEVICT_BUILD_BENCH=OFF -DCMAKE_INSTALL_PREFIX="$build/staged"
