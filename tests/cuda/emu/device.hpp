@@ -75,7 +75,7 @@ class DeviceMemory {
     bool pinned;
   };
 
-  /// The allocation that `address` points into, or behind the last byte of; base is null if none.
+  /// The allocation that `address` points into; base is null if there is none.
   Place find(const void* address) const;
   cudaError_t allocate(void** address, std::size_t bytes, bool pinned);
   cudaError_t release(void* address, bool pinned);

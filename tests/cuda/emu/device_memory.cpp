@@ -16,7 +16,7 @@ DeviceMemory::Place DeviceMemory::find(const void* address) const {
     return {};
   }
   const auto& [base, allocation] = *--next;
-  if (place > base + allocation.bytes) {
+  if (place >= base + allocation.bytes) {
     return {};
   }
   return {base, allocation.bytes, allocation.pinned};
@@ -106,7 +106,9 @@ bool is_device_range(const void* address, std::size_t bytes) {
   const std::lock_guard lock(device().mutex);
   const DeviceMemory::Place place = device().memory.find(address);
   if (place.base == nullptr) {
-    return false;
+    // The end of an allocation is where an empty part of it may begin.
+    return bytes == 0 && address != nullptr &&
+           device().memory.find(static_cast<const char*>(address) - 1).base != nullptr;
   }
   const auto offset = static_cast<std::size_t>(static_cast<const char*>(address) - place.base);
   return bytes <= place.bytes - offset;

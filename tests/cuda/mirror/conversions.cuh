@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// What an op is called with, translated to device memory. Values that hold no device memory pass
+// through; some views need to be told how much memory they refer to (OfRows and the like).
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "cuda/mirror/transfers.cuh"
+#include "kvevict/core/concepts.hpp"
+#include "kvevict/core/evidence.hpp"
+#include "kvevict/core/kv_view.hpp"
+#include "kvevict/core/positions.hpp"
+#include "kvevict/core/queries.hpp"
+#include "kvevict/core/rows_view.hpp"
+#include "kvevict/core/scores.hpp"
+#include "kvevict/core/selection.hpp"
+#include "kvevict/core/view.hpp"
+
+namespace kvevict_test {
+
+inline constexpr kvevict::MemorySpace device_space = kvevict::MemorySpace::device;
+
+/// Offsets are spelled out: what a layout says of its heads is the same, not how it is written.
+inline kvevict::RowLayout<device_space> on_device(Transfers& transfers,
+                                                  const kvevict::RowLayout<>& layout) {
+  using Layout = kvevict::RowLayout<device_space>;
+  const std::int64_t heads = layout.heads();
+  if (layout.is_uniform()) return Layout::uniform(heads, heads == 0 ? 0 : layout.rows(0));
+  std::vector<std::int64_t> offsets = {0};
+  for (std::int64_t h = 0; h < heads; ++h) offsets.push_back(offsets.back() + layout.rows(h));
+  const std::int64_t* device = transfers.stored(offsets);
+  return Layout::ragged(device, transfers.kept(std::move(offsets)), heads);
+}
+
+template <class T, int Rank>
+kvevict::StridedView<T, Rank, device_space> on_device(Transfers& transfers,
+                                                      const kvevict::StridedView<T, Rank>& view) {
+  kvevict::StridedView<T, Rank, device_space> out;
+  std::int64_t last = 0;
+  for (int d = 0; d < Rank; ++d) {
+    out.shape[d] = view.shape[d];
+    out.stride[d] = view.stride[d];
+    last += (view.shape[d] - 1) * view.stride[d];
+  }
+  out.data = transfers.array(view.data, view.size() == 0 ? 0 : last + 1);
+  return out;
+}
+
+inline kvevict::ScoreView<device_space> on_device(Transfers& transfers,
+                                                  const kvevict::ScoreView<>& scores) {
+  return {transfers.array(scores.data, scores.layout.total()), on_device(transfers, scores.layout)};
+}
+
+inline kvevict::AttentionMass<device_space> on_device(Transfers& transfers,
+                                                      const kvevict::AttentionMass<>& mass) {
+  return {transfers.array(mass.data, mass.layout.total()), on_device(transfers, mass.layout)};
+}
+
+inline kvevict::SelectionView<device_space> on_device(Transfers& transfers,
+                                                      const kvevict::SelectionView<>& selection) {
+  return {on_device(transfers, selection.layout),
+          transfers.array(selection.indices, selection.layout.total())};
+}
+
+inline kvevict::QueryStatsView<device_space> on_device(Transfers& transfers,
+                                                       const kvevict::QueryStatsView<>& stats) {
+  return {on_device(transfers, stats.mean), on_device(transfers, stats.diagonal),
+          on_device(transfers, stats.covariance)};
+}
+
+inline kvevict::OutputProjection<device_space> on_device(
+    Transfers& transfers, const kvevict::OutputProjection<>& projection) {
+  return {on_device(transfers, projection.factors)};
+}
+
+/// What places of the heads' first elements say of a view's form.
+template <class T>
+struct HeadPlaces {
+  std::vector<T*> first;
+  bool packed = false;   ///< at the offsets of a ragged layout
+  bool strided = false;  ///< a constant apart, and all of the same length
+
+  explicit HeadPlaces(const kvevict::RowsView<T>& rows) {
+    const kvevict::RowLayout<>& layout = rows.layout();
+    packed = !layout.is_uniform();
+    strided = layout.is_uniform();
+    for (std::int64_t h = 0; h < rows.heads(); ++h) {
+      first.push_back(rows.head(h).data);
+      packed = packed && first.back() == first[0] + layout.offset(h) * rows.row_stride();
+      strided = strided && first.back() == first[0] + h * step();
+    }
+  }
+  std::int64_t step() const { return first.size() < 2 ? 0 : first[1] - first[0]; }
+};
+
+/// Elements from the first to the last of `count` rows.
+template <class T>
+std::int64_t extent_of(const kvevict::RowsView<T>& rows, std::int64_t count) {
+  if (count == 0) return 0;
+  return (count - 1) * rows.row_stride() + (rows.dim() - 1) * rows.channel_stride() + 1;
+}
+
+template <class T>
+kvevict::RowsView<T, device_space> on_device(Transfers& transfers,
+                                             const kvevict::RowsView<T>& rows) {
+  using View = kvevict::RowsView<T, device_space>;
+  const HeadPlaces<T> places(rows);
+  const kvevict::RowLayout<>& layout = rows.layout();
+  const auto device_layout = on_device(transfers, layout);
+  const std::int64_t heads = rows.heads();
+  if (heads == 0) return View::packed(nullptr, device_layout, rows.dim(), rows.row_stride());
+  if (places.packed) {
+    return View::packed(transfers.array(places.first[0], extent_of(rows, layout.total())),
+                        device_layout, rows.dim(), rows.row_stride(), rows.channel_stride());
+  }
+  if (places.strided) {
+    const std::int64_t step = places.step();
+    const std::int64_t before = step < 0 ? (1 - heads) * step : 0;  // head 0 is the last one
+    const std::int64_t count = layout.total() == 0 ? 0
+                                                   : extent_of(rows, layout.rows(0)) +
+                                                         (heads - 1) * (step < 0 ? -step : step);
+    T* const lowest = places.first[0] == nullptr ? nullptr : places.first[0] - before;
+    T* const base = transfers.array(lowest, count);
+    return View::strided(base == nullptr ? nullptr : base + before, heads, layout.rows(0),
+                         rows.dim(), step, rows.row_stride(), rows.channel_stride());
+  }
+  std::vector<T*> table;
+  for (std::int64_t h = 0; h < heads; ++h) {
+    table.push_back(
+        transfers.array(places.first[static_cast<std::size_t>(h)], extent_of(rows, rows.rows(h))));
+  }
+  return View::per_head(transfers.stored(table), device_layout, rows.dim(), rows.row_stride(),
+                        rows.channel_stride());
+}
+
+/// Positions of the rows of a layout.
+template <class Int>
+struct OfRows {
+  const kvevict::Positions<kvevict::MemorySpace::host, Int>& positions;
+  const kvevict::RowLayout<>& layout;
+};
+template <class Int>
+OfRows(const kvevict::Positions<kvevict::MemorySpace::host, Int>&, const kvevict::RowLayout<>&)
+    -> OfRows<Int>;
+
+template <class Int>
+kvevict::Positions<device_space, Int> on_device(Transfers& transfers, const OfRows<Int>& of) {
+  using Positions = kvevict::Positions<device_space, Int>;
+  const auto& [positions, layout] = of;
+  if (!positions.stored()) return Positions::consecutive(positions.first());
+  if (layout.heads() == 0) return Positions::packed(nullptr);
+  if (positions.is_shared()) {
+    return Positions::shared(transfers.array(positions.row(0, layout).stored, layout.longest()));
+  }
+  if (positions.is_packed()) {
+    return Positions::packed(transfers.array(positions.row(0, layout).stored, layout.total()));
+  }
+  std::vector<Int*> table;
+  for (std::int64_t h = 0; h < layout.heads(); ++h) {
+    table.push_back(transfers.array(positions.row(h, layout).stored, layout.rows(h)));
+  }
+  return Positions::per_head(transfers.stored(table));
+}
+
+inline kvevict::AllocationInput<device_space> on_device(Transfers& transfers,
+                                                        const kvevict::AllocationInput<>& input) {
+  return {on_device(transfers, input.scores),
+          on_device(transfers, OfRows(input.positions, input.scores.layout)), input.protect,
+          input.shares, input.comparable_across_heads};
+}
+
+/// An array whose length only the op knows.
+template <class T>
+struct Counted {
+  T* data;
+  std::int64_t count;
+};
+
+template <class T>
+T* on_device(Transfers& transfers, const Counted<T>& array) {
+  return transfers.array(array.data, array.count);
+}
+
+}  // namespace kvevict_test

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/mirror/mirror_device.cuh"
+#include "cuda/mirror/mirror_ops.hpp"
+#include "kvevict/cuda/key_direction.cuh"
+#include "kvevict/cuda/row_norms.cuh"
+
+namespace kvevict_test {
+
+using namespace kvevict;
+
+template <class T>
+void row_norms_impl(MirrorResources& res, const RowsView<T>& rows, float scale,
+                    ScoreView<> scores) {
+  KVEVICT_MIRROR(row_norms, rows, scale, scores);
+}
+
+template <class T>
+void mean_direction_impl(MirrorResources& res, const RowsView<T>& rows,
+                         MatrixView<float> direction) {
+  KVEVICT_MIRROR(mean_direction, rows, direction);
+}
+
+template <class T>
+void cosine_impl(MirrorResources& res, const RowsView<T>& rows, MatrixView<const float> directions,
+                 std::int64_t group, float scale, ScoreView<> scores) {
+  KVEVICT_MIRROR(cosine, rows, directions, group, scale, scores);
+}
+
+#define KVEVICT_MIRROR_OPS(T)                                                                 \
+  template void row_norms_impl(MirrorResources&, const RowsView<T>&, float, ScoreView<>);     \
+  template void mean_direction_impl(MirrorResources&, const RowsView<T>&, MatrixView<float>); \
+  template void cosine_impl(MirrorResources&, const RowsView<T>&, MatrixView<const float>,    \
+                            std::int64_t, float, ScoreView<>);
+
+KVEVICT_MIRROR_OPS(float)
+KVEVICT_MIRROR_OPS(const float)
+KVEVICT_MIRROR_OPS(kvevict::half)
+KVEVICT_MIRROR_OPS(const kvevict::half)
+KVEVICT_MIRROR_OPS(kvevict::bfloat16)
+KVEVICT_MIRROR_OPS(const kvevict::bfloat16)
+
+}  // namespace kvevict_test

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Scoring and evicting by a policy that is chosen at run time: the whole call runs on the device,
+// with the CUDA backend's own resources. Everything but these calls mirrors op by op.
+#include "cuda/mirror/mirror_resources.hpp"
+#include "kvevict/allocators/global.hpp"
+#include "kvevict/any_policy.hpp"
+#include "kvevict/evict.hpp"
+
+#define KVEVICT_MIRROR_POLICIES(T)                                                      \
+  template <>                                                                           \
+  void kvevict::score_rows(kvevict_test::MirrorResources&, const kvevict::AnyPolicy&,   \
+                           const kvevict::KvView<const T>&, const kvevict::Evidence<>&, \
+                           kvevict::ScoreView<>);                                       \
+  template <>                                                                           \
+  void kvevict::evict_into(kvevict_test::MirrorResources&, kvevict::Selection&,         \
+                           const kvevict::AnyPolicy&, const kvevict::KvView<const T>&,  \
+                           const kvevict::Evidence<>&, const kvevict::Budget&,          \
+                           const kvevict::Protect&, const kvevict::UniformBudget&);     \
+  template <>                                                                           \
+  void kvevict::evict_into(kvevict_test::MirrorResources&, kvevict::Selection&,         \
+                           const kvevict::AnyPolicy&, const kvevict::KvView<const T>&,  \
+                           const kvevict::Evidence<>&, const kvevict::Budget&,          \
+                           const kvevict::Protect&, const kvevict::GlobalBudget&);
+
+KVEVICT_MIRROR_POLICIES(float)
+KVEVICT_MIRROR_POLICIES(kvevict::half)
+KVEVICT_MIRROR_POLICIES(kvevict::bfloat16)
+
+#undef KVEVICT_MIRROR_POLICIES
