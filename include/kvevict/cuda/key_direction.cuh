@@ -7,22 +7,15 @@
 #include <type_traits>
 
 #include "kvevict/cuda/row_products.cuh"
+#include "kvevict/cuda/row_splits.cuh"
 #include "kvevict/ops/key_direction.hpp"
 
 namespace kvevict::cuda {
 
 namespace detail {
 
-/// A head's rows are summed in splits whose number depends on its rows alone, so that a head has
-/// the same direction in any batch: of 256 rows, or of so many times 256 as make at most 64 splits.
-inline constexpr std::int64_t most_direction_splits = 64;
-
-KVEVICT_HOST_DEVICE inline std::int64_t direction_split_rows(std::int64_t rows) {
-  constexpr std::int64_t unit = 256;
-  const std::int64_t units =
-      (rows + unit * most_direction_splits - 1) / (unit * most_direction_splits);
-  return unit * (units > 1 ? units : 1);
-}
+/// A head's rows are summed in splits of 256 rows, or of so many times 256 as make at most 64.
+using DirectionSplits = RowSplits<256, 64>;
 
 /// Sums of rows of length one [head][split][dim].
 struct DirectionSums {
@@ -120,8 +113,8 @@ template <class Shape, class T>
 __global__ void __launch_bounds__(Shape::threads)
     sum_directions(RowsView<const T, MemorySpace::device> rows, DirectionSums out) {
   const std::int64_t block = blockIdx.x;
-  const std::int64_t split_rows = direction_split_rows(rows.rows(block / out.splits));
-  const HeadTile split = head_tile(block, out.splits, split_rows, rows.layout());
+  const std::int64_t length = DirectionSplits::length(rows.rows(block / out.splits));
+  const HeadTile split = head_tile(block, out.splits, length, rows.layout());
   if (split.count == 0) return;
   sum_split<Shape>(rows.head(split.head), split, block % out.splits, out);
 }
@@ -134,8 +127,7 @@ __global__ void __launch_bounds__(Threads)
   constexpr int ahead = 8;  // loads on their way
   const std::int64_t h = blockIdx.x;
   const std::int64_t rows = layout.rows(h);
-  const std::int64_t split_rows = direction_split_rows(rows);
-  const std::int64_t splits = (rows + split_rows - 1) / split_rows;
+  const std::int64_t splits = DirectionSplits::count(rows);
   double squared = 0.0;
   for (std::int64_t c = threadIdx.x; c < sums.dim; c += Threads) {
     double sum = 0.0;
@@ -187,11 +179,9 @@ void mean_direction_impl(Resources& res, const RowsView<T, MemorySpace::device>&
   using Element = std::remove_const_t<T>;
   constexpr int threads = 128;
   WorkspaceScope scope(res.workspace());
-  // A head of fewer rows may have more splits than the longest, but not more than this; and at
-  // least one, where its splits are combined.
+  // At least one, where the splits of a head are added up.
   const std::int64_t splits =
-      std::clamp<std::int64_t>(tiles_of(rows.layout().longest(), detail::direction_split_rows(0)),
-                               1, detail::most_direction_splits);
+      std::max<std::int64_t>(1, detail::DirectionSplits::most(rows.layout().longest()));
   double* sums = scope.carve<double>("mean_direction.sums", rows.heads() * splits * rows.dim());
   if (res.workspace().counting()) return;
   const RowsView<const Element, MemorySpace::device> read = rows;

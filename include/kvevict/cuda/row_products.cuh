@@ -6,6 +6,7 @@
 
 #include "kvevict/core/scores.hpp"
 #include "kvevict/cuda/row_sweep.cuh"
+#include "kvevict/cuda/vector.cuh"
 
 namespace kvevict::cuda {
 
@@ -60,11 +61,10 @@ struct VectorParts {
           staged + v * channels + reach * Shape::reach + Shape::lane() * Shape::channels;
       KVEVICT_UNROLL
       for (int n = 0; n < Shape::channels; n += 4) {
-        const float4 four = *reinterpret_cast<const float4*>(from + n);
-        values[v][n] = four.x;
-        values[v][n + 1] = four.y;
-        values[v][n + 2] = four.z;
-        values[v][n + 3] = four.w;
+        float part[4];
+        load_vector(from + n, part);
+        KVEVICT_UNROLL
+        for (int k = 0; k < 4; ++k) values[v][n + k] = part[k];
       }
     }
   }
