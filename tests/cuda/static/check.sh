@@ -8,18 +8,16 @@
 #
 # seeds      the checks themselves: defects seeded on purpose must be found
 # headers    every .cuh on its own, as device code by nvcc and as C++ under the source emulator; warnings are errors
-# kernels    every kernel of every policy and element type for all architectures; warnings, registers that spill among
-#            them, are errors; prints registers and shared memory of each
-# host       what nvcc makes of the same sources for the host
-# clang      the same sources by clang++ as a second front end (it cannot make objects with this toolkit)
+# kernels    every kernel of every policy and element type (instances.cu) for all architectures; warnings, registers that
+#            spill among them, are errors; prints registers and shared memory of each
+# clang      the same by clang++ as a second front end (it cannot make objects with this toolkit)
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
 # shellcheck source=cmake/setup.sh
 source "$root/cmake/setup.sh"
 
-architectures=(75 80 86 90 100 120)
-elements=(float half bfloat16)
-# Any architecture serves where only front ends are asked.
+architectures=(80 75 86 90 100 120)
+# The one for what does not depend on it: front ends and code for the host.
 common=80
 
 jobs=$(setup_jobs)
@@ -29,12 +27,12 @@ while (($#)); do
   case $1 in
     --jobs) jobs=$(setup_value "$@"); shift ;;
     --build-dir) build=$(setup_value "$@"); shift ;;
-    seeds | headers | kernels | host | clang) parts+=("$1") ;;
-    *) sed -n '4,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
+    seeds | headers | kernels | clang) parts+=("$1") ;;
+    *) sed -n '4,14s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
   esac
   shift
 done
-((${#parts[@]})) || parts=(seeds headers kernels host clang)
+((${#parts[@]})) || parts=(seeds headers kernels clang)
 build=$(realpath -m "$build")
 mkdir -p "$build"
 here=$root/tests/cuda/static
@@ -71,15 +69,6 @@ seeds() {
   ! setup_has_command clang++ || echo 'shadow seed SHADOW clang shadow'
 }
 
-# sources FUNCTION [ARCHITECTURE]: a task for each source, and each element type where it depends on one.
-sources() {
-  local element
-  for element in "${elements[@]}"; do
-    echo "policies_$element${2:+_sm$2} $1 policies $element ${2:-}"
-  done
-  echo "evidence${2:+_sm$2} $1 evidence float ${2:-}"
-}
-
 code=0
 for part in "${parts[@]}"; do
   case $part in
@@ -92,17 +81,16 @@ for part in "${parts[@]}"; do
       ;;
     kernels)
       for architecture in "${architectures[@]}"; do
-        sources device_code "$architecture"
+        echo "sm_$architecture kernels_for $architecture"
       done | run_tasks kernels || code=1
       "$here/kernel_table.py" "$build"/kernels/*.log || code=1
       ;;
-    host) sources host_code | run_tasks host || code=1 ;;
     clang)
       if ! setup_has_command clang++; then
         echo "SKIPPED: cuda-static: clang++ is not installed, nvcc is the only front end"
         continue
       fi
-      sources clang_front_end | run_tasks clang || code=1
+      echo 'instances second_front_end' | run_tasks clang || code=1
       ;;
   esac
 done

@@ -18,7 +18,7 @@ run_task() {
 by_nvcc() { "$toolkit/bin/nvcc" -std=c++20 -Werror all-warnings -I "$root/include" "$@"; }
 
 # device_by_nvcc ARCHITECTURE OUTPUT ARGUMENT...
-device_by_nvcc() { by_nvcc -Xptxas -v,--warn-on-spills -arch="sm_$1" -cubin -o "$2" "${@:3}"; }
+device_by_nvcc() { by_nvcc -Xptxas -v,--warn-on-spills -arch="sm_$1" -o "$2" "${@:3}"; }
 
 by_emulation() {
   "${CXX:-g++}" -std=c++20 -fsyntax-only -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror \
@@ -38,19 +38,24 @@ alone() { printf '#include "%s"\n#include "%s"\n' "$1" "$1"; }
 
 header_by_nvcc() {
   alone "$1" >"$2.cu"
-  device_by_nvcc "$common" "$2.cubin" "$2.cu"
+  device_by_nvcc "$common" "$2.cubin" -cubin "$2.cu"
 }
 header_by_emulation() { alone "$1" | by_emulation -; }
 
-device_code() { device_by_nvcc "$3" "$4.cubin" -DKVEVICT_TEST_ELEMENT="$2" "$here/$1.cu"; }
-host_code() { by_nvcc -arch="sm_$common" -DKVEVICT_TEST_ELEMENT="$2" -c -o "$3.o" "$here/$1.cu"; }
-clang_front_end() { by_clang -DKVEVICT_TEST_ELEMENT="$2" "$here/$1.cu"; }
+# One architecture stands for what nvcc says of the code for the host.
+kernels_for() {
+  local product=-cubin
+  [[ $1 != "$common" ]] || product=-c
+  device_by_nvcc "$1" "$2.out" "$product" "$here/instances.cu"
+}
+
+second_front_end() { by_clang "$here/instances.cu"; }
 
 # seed DEFECT COMPILER EXPECTED: passes if the compiler refuses the defect with the expected words.
 seed() {
   local output
   case $2 in
-    nvcc) output=$(device_by_nvcc "$common" "$4.cubin" -DKVEVICT_SEED_"$1" "$here/seeds.cu" 2>&1) && return 1 ;;
+    nvcc) output=$(device_by_nvcc "$common" "$4.cubin" -cubin -DKVEVICT_SEED_"$1" "$here/seeds.cu" 2>&1) && return 1 ;;
     emulation) output=$(by_emulation -DKVEVICT_SEED_"$1" "$here/seeds.cu" 2>&1) && return 1 ;;
     clang) output=$(by_clang -DKVEVICT_SEED_"$1" "$here/seeds.cu" 2>&1) && return 1 ;;
   esac

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Makes a compiler produce every kernel of the library: all policies of the list under both
+// allocators, compaction, statistics of queries, probes, factors of projections and H2O's state,
+// for each element type. Never run.
+#include <cstdint>
+
+#include "kvevict/cuda.cuh"
+
+namespace {
+
+constexpr kvevict::MemorySpace device = kvevict::MemorySpace::device;
+
+/// What the policies get; what it refers to is of no interest.
+template <class T>
+struct Inputs {
+  kvevict::KvView<T, device> cache;
+  kvevict::KvView<T, device> smaller;
+  kvevict::Evidence<device> evidence;
+  kvevict::ScoreView<device> scores;
+  kvevict::MatrixView<const T, device> projection;
+  kvevict::Rope rope;
+};
+
+template <class T, class... Ps>
+void score_with_each(kvevict::CudaResources& res, const Inputs<T>& in, kvevict::TypeList<Ps...>) {
+  (kvevict::score_rows(res, Ps{}, in.cache, in.evidence, in.scores), ...);
+}
+
+template <class T>
+void evict_with_any(kvevict::CudaResources& res, const Inputs<T>& in) {
+  const kvevict::GlobalBudget global{.allow_incomparable = true};
+  const kvevict::Budget budget = kvevict::Budget::evict_ratio(0.5);
+  kvevict::CudaSelection kept;
+  for (const kvevict::AnyPolicy& policy : kvevict::AnyPolicy::all()) {
+    kvevict::evict_into(res, kept, policy, in.cache, in.evidence, budget);
+    kvevict::evict_into(res, kept, policy, in.cache, in.evidence, budget, {.recent = 1}, global);
+    kvevict::workspace_bytes(res, policy, in.cache, in.evidence, budget, {}, global);
+  }
+  kvevict::compact_into(res, kept, in.cache, in.smaller);
+  kvevict::compact(res, kept, in.cache);
+  kept.download(res.stream());
+}
+
+template <class T>
+void keep_state(kvevict::CudaResources& res, const Inputs<T>& in) {
+  kvevict::H2O::BasicState<device> state(kvevict::H2O::published());
+  state.observe(res, in.cache, *in.evidence.query_window);
+  state.compact(res, kvevict::CudaSelection());
+  kvevict::BasicProjectionFactors<device> factors(8, 64);
+  factors.add_layer(res, in.projection);
+}
+
+template <class T>
+void use_everything(kvevict::CudaResources& res) {
+  const Inputs<T> inputs;
+  score_with_each(res, inputs, kvevict::AllPolicies{});
+  evict_with_any(res, inputs);
+  keep_state(res, inputs);
+}
+
+void gather_evidence(kvevict::CudaResources& res) {
+  const kvevict::QueriesView<device> queries;
+  const kvevict::Rope rope;
+  kvevict::estimate_query_stats(res, queries, rope, {.next_position = 100});
+  kvevict::window_query_stats(res, queries, kvevict::Covariance::full);
+  kvevict::BasicRunningQueryStats<device> running(1, 64, rope, kvevict::Covariance::full);
+  running.merge(res, running);
+  kvevict::future_probes(res, queries, rope, {.next_position = 100});
+}
+
+}  // namespace
+
+void use_everything_on_a_device(kvevict::CudaResources& res) {
+  use_everything<float>(res);
+  use_everything<kvevict::half>(res);
+  use_everything<kvevict::bfloat16>(res);
+  gather_evidence(res);
+  res.report();
+}
