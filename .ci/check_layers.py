@@ -177,6 +177,19 @@ def check_cycles(headers, report):
             visit(name)
 
 
+def check_reach(headers, report):
+    """Whatever no umbrella brings is missing for a user who includes it."""
+    reached, to_do = set(), [name for name in UMBRELLAS if name in headers]
+    while to_do:
+        name = to_do.pop()
+        if name not in reached and name in headers:
+            reached.add(name)
+            to_do += [target for _, _, target in headers[name].includes]
+    for name in headers:
+        if name not in reached:
+            report(headers[name], 1, "reach", f"none of {', '.join(sorted(UMBRELLAS))} includes it")
+
+
 def check(root):
     """All findings of a tree as (place, rule, message), and its headers."""
     base = root / "include" / "kvevict"
@@ -196,6 +209,7 @@ def check(root):
         check_device_code(header, report)
         check_form(header, report)
     check_cycles(headers, report)
+    check_reach(headers, report)
     return findings, headers
 
 
@@ -208,14 +222,18 @@ GOOD_TREE = {
     "cpu/norms.hpp": '#include "kvevict/cpu/eigen.hpp"\n#include "kvevict/ops/norms.hpp"\n',
     "cuda/compat.cuh": "#if defined(__CUDACC__)\n#define KVEVICT_SHARED(T, name) __shared__ T name\n#endif\n",
     "cuda/memory.cuh": "void* p = cudaMallocAsync(&p, 1, stream);\n",
-    "cuda/norms.cuh": '#include "kvevict/cuda/compat.cuh"\n#include "kvevict/ops/norms.hpp"\n// no <<<, no printf(\n'
+    "cuda/norms.cuh": '#include "kvevict/cuda/compat.cuh"\n#include "kvevict/cuda/memory.cuh"\n'
+                      '#include "kvevict/ops/norms.hpp"\n// no <<<, no printf(\n'
                       "template <class T>\n__global__ void __launch_bounds__(32) norms(T* to);\n"
                       "static __global__ void __launch_bounds__(Shape::threads)\n    longest(float* to);\n",
     "policies/knorm.hpp": '#include "kvevict/ops/norms.hpp"\n/* using namespace std;\n#if 0 */\n',
     "decorators/chunk.hpp": '#include "kvevict/policies/knorm.hpp"\n',
     "allocators/uniform.hpp": '#include "kvevict/core/view.hpp"\n',
     "evict.hpp": '#include "kvevict/decorators/chunk.hpp"\n#include "kvevict/allocators/uniform.hpp"\n',
-    "kvevict.hpp": '#include "kvevict/cpu/norms.hpp"\n#include "kvevict/evict.hpp"\n',
+    "allocators/free.hpp": "",
+    "version.hpp": "",
+    "kvevict.hpp": '#include "kvevict/cpu/norms.hpp"\n#include "kvevict/evict.hpp"\n'
+                   '#include "kvevict/allocators/free.hpp"\n#include "kvevict/version.hpp"\n',
     "cuda.cuh": '#include "kvevict/cuda/norms.cuh"\n#include "kvevict/kvevict.hpp"\n',
 }
 
@@ -235,9 +253,9 @@ SEEDS = [
     (("layer", "ending"), "evict.hpp", '#include "kvevict/cuda/norms.cuh"\n'),
     ("layer", "cuda/norms.cuh", '#include "kvevict/allocators/uniform.hpp"\n'),
     ("layer", "cuda/norms.cuh", '#include "kvevict/version.hpp"\n'),
-    ("ending", "cuda/host.hpp", ""),
-    ("ending", "ops/device.cuh", ""),
-    ("ending", "version.hpp", '#include "kvevict/cuda.cuh"\n'),
+    (("ending", "reach"), "cuda/host.hpp", ""),
+    (("ending", "reach"), "ops/device.cuh", ""),
+    (("layer", "ending"), "ops/norms.hpp", '#include "kvevict/cuda/memory.cuh"\n'),
     ("launch", "cuda/norms.cuh", "norms<<<1, 32>>>();\n"),
     ("launch", "cuda/norms.cuh", "cudaLaunchKernelEx(&config, norms);\n"),
     ("launch", "cuda/norms.cuh", 'detail::launch_kernel("norms", norms);\n'),
@@ -278,7 +296,9 @@ SEEDS = [
     ("using", "core/view.hpp", "using namespace std;\n"),
     ("umbrella", "kvevict.hpp", "namespace kvevict {}\n"),
     ("size", "core/view.hpp", "\n" * (MAX_LINES + 1)),
-    ("folder", "extras/more.hpp", ""),
+    (("folder", "reach"), "extras/more.hpp", ""),
+    ("reach", "cuda/forgotten.cuh", ""),
+    ("reach", "ops/forgotten.hpp", ""),
 ]
 
 
@@ -290,8 +310,7 @@ def write_tree(root, tree):
 
 
 def self_test():
-    base = dict(GOOD_TREE)
-    base.update({"allocators/free.hpp": "", "version.hpp": ""})
+    base = GOOD_TREE
     failures = 0
 
     def expect(what, tree, rules, edit=None):
