@@ -18,7 +18,7 @@ namespace detail {
 
 inline constexpr int softmax_threads = 128;
 /// Logits of a thread that are held in registers at once.
-inline constexpr int softmax_values = 16;
+inline constexpr int softmax_values = 8;
 inline constexpr int softmax_tile = softmax_threads * softmax_values;
 /// At most 64 states of a head, which two rounds of one warp merge.
 using SoftmaxSplits = RowSplits<softmax_tile, 2 * warp_size>;
@@ -136,7 +136,7 @@ void enqueue_softmax(Resources& res, const ScoreView<MemorySpace::device>& score
 
 /// Two launches: partial states of splits of each head, then the result in place. 12 bytes of
 /// traffic for each score where 8 are unavoidable (the second read comes from the L2 cache when the
-/// scores fit there), about 30 instructions: bound by bandwidth. Workspace: 16 bytes for each 2048
+/// scores fit there), about 30 instructions: bound by bandwidth. Workspace: 16 bytes for each 1024
 /// rows of the longest head, at most 1 KiB a head.
 inline void softmax_impl(Resources& res, ScoreView<MemorySpace::device> scores,
                          std::int64_t skip_first, SoftmaxOutput output) {

@@ -66,6 +66,7 @@ struct TileProduct {
     const Number* a_row = a + row(0) * pitch;
     const Number* b_row = b + column(0) * pitch;
     const int end = left < depth ? left : depth;
+    KVEVICT_NO_UNROLL
     for (int k = 0; k < end; k += vector) {
       Number of_b[column_count][vector];
       KVEVICT_UNROLL
