@@ -79,8 +79,6 @@ class DeviceMemory {
   Place find(const void* address) const;
   cudaError_t allocate(void** address, std::size_t bytes, bool pinned);
   cudaError_t release(void* address, bool pinned);
-  /// Whether the address is in memory that was released not long ago.
-  bool is_released(const void* address) const;
   std::size_t used() const { return used_; }
 
   /// While device work runs, and only then, device memory may be touched.
@@ -91,7 +89,7 @@ class DeviceMemory {
   std::map<char*, Allocation> allocations_;
   std::size_t used_ = 0;
   int open_ = 0;
-  // Released memory waits here before it is used again: first in, first out.
+  // Released memory waits here before it is used again, so that touching it is noticed.
   std::deque<std::pair<char*, std::size_t>> released_;
   std::size_t released_bytes_ = 0;
 };

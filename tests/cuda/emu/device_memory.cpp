@@ -59,29 +59,22 @@ cudaError_t DeviceMemory::release(void* address, bool pinned) {
     return cudaErrorInvalidValue;
   }
   const std::size_t bytes = found->second.bytes;
-  sanitizer::unpoison(address, bytes);
   used_ -= pinned ? 0 : bytes;
   allocations_.erase(found);
-  if constexpr (sanitizer::delays_reuse) {
-    std::free(address);
-    return cudaSuccess;
-  }
+  sanitizer::unpoison(address, bytes);
   std::memset(address, 0xff, bytes);
+  sanitizer::poison(address, bytes);
   released_.emplace_back(static_cast<char*>(address), bytes);
   released_bytes_ += bytes;
   constexpr std::size_t most_released = std::size_t{32} << 20;
   while (released_bytes_ > most_released) {
-    released_bytes_ -= released_.front().second;
-    std::free(released_.front().first);
+    const auto [oldest, oldest_bytes] = released_.front();
     released_.pop_front();
+    released_bytes_ -= oldest_bytes;
+    sanitizer::unpoison(oldest, oldest_bytes);
+    std::free(oldest);
   }
   return cudaSuccess;
-}
-
-bool DeviceMemory::is_released(const void* address) const {
-  return std::any_of(released_.begin(), released_.end(), [address](const auto& range) {
-    return address >= range.first && address < range.first + range.second;
-  });
 }
 
 void DeviceMemory::open() {
@@ -124,35 +117,10 @@ void require_device_range(const void* address, std::size_t bytes, const char* wh
                                              : ": is not device memory"));
 }
 
-namespace {
-
-bool is_released(const void* address) {
-  const std::lock_guard lock(device().mutex);
-  return device().memory.is_released(address);
-}
-
-}  // namespace
-
-void check_argument(const void* bytes, std::size_t size, bool is_pointer, const char* kernel,
-                    int position) {
-  const auto complain = [&](const char* what) {
-    throw DeviceError(std::string(kernel) + ": argument " + std::to_string(position) + what);
-  };
-  for (std::size_t offset = 0; offset + sizeof(void*) <= size; offset += sizeof(void*)) {
-    const void* word = nullptr;
-    std::memcpy(&word, static_cast<const char*>(bytes) + offset, sizeof word);
-    if (word == nullptr || is_device_range(word, 0)) {
-      continue;
-    }
-    if (is_pointer) {
-      complain(" is not device memory");
-    }
-    if (is_released(word)) {
-      complain(" contains an address of memory that was freed");
-    }
-    if (sanitizer::is_known_memory(word)) {
-      complain(" contains an address of host memory or of memory that was freed");
-    }
+void check_pointer_argument(const void* address, const char* kernel, int position) {
+  if (address != nullptr && !is_device_range(address, 0)) {
+    throw DeviceError(std::string(kernel) + ": argument " + std::to_string(position) +
+                      " is not device memory");
   }
 }
 

@@ -5,7 +5,7 @@
 // compile kernels as C++ and runs them on the CPU, each CUDA thread on a stack of its own. It finds
 // what a device only punishes: races (with ThreadSanitizer), indices out of range (with
 // AddressSanitizer), misused barriers and warp operations, unwritten shared memory, pointers to the
-// wrong memory. tests/cuda/README.md says how to build and run something under it.
+// wrong memory. README.md says how to build and run something under it.
 #ifdef __CUDACC__
 #error "the emulator is for host compilers"
 #endif

@@ -2,6 +2,7 @@
 // Devices, attributes, kernels' attributes and errors of the fake CUDA runtime.
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <utility>
 
 #include "device.hpp"
@@ -119,6 +120,29 @@ cudaError_t cudaGetDevice(int* index) {
 
 cudaError_t cudaSetDevice(int index) {
   return index == 0 ? cudaSuccess : report(cudaErrorInvalidDevice);
+}
+
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index) {
+  if (index != 0) {
+    return report(cudaErrorInvalidDevice);
+  }
+  const kvevict_emulation::DeviceLimits& limits = settings().limits;
+  *properties = {};
+  std::snprintf(properties->name, sizeof properties->name, "%s", limits.name);
+  properties->major = limits.compute_major;
+  properties->minor = limits.compute_minor;
+  properties->multiProcessorCount = limits.multiprocessors;
+  properties->totalGlobalMem = limits.global_memory;
+  properties->sharedMemPerBlock = limits.shared_per_block;
+  properties->sharedMemPerBlockOptin = limits.shared_per_block_optin;
+  properties->maxThreadsPerBlock = kvevict_emulation::most_threads;
+  properties->warpSize = 32;
+  return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int index) {

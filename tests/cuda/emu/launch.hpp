@@ -38,23 +38,24 @@ cudaError_t launch_kernel(const char* name, void (*kernel)(P...), dim3 grid, dim
     void (*kernel)(P...);
     std::tuple<std::remove_cv_t<P>...> arguments;
 
-    void check(const char* name) const {
+    // Views inside of structs are not looked into: they may hold addresses that only the host
+    // follows.
+    void check_pointers(const char* of) const {
       int position = 0;
-      std::apply(
-          [&](const auto&... each) {
-            (check_argument(&each, sizeof each,
-                            std::is_pointer_v<std::remove_cvref_t<decltype(each)>>, name,
-                            position++),
-             ...);
-          },
-          arguments);
+      const auto check = [&](const auto& argument) {
+        if constexpr (std::is_pointer_v<std::remove_cvref_t<decltype(argument)>>) {
+          check_pointer_argument(argument, of, position);
+        }
+        ++position;
+      };
+      std::apply([&](const auto&... each) { (check(each), ...); }, arguments);
     }
   };
   const Call call{kernel, {static_cast<P>(arguments)...}};
-  call.check(name);
+  call.check_pointers(name);
   const Grid shape{name, grid, block, shared_bytes, shared_limit(address)};
   return enqueue(stream, [call, shape] {
-    call.check(shape.name);  // what was device memory at the launch may be freed by now
+    call.check_pointers(shape.name);  // what was device memory at the launch may be freed by now
     run_grid(
         shape,
         [](const void* context) {

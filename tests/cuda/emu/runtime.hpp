@@ -26,9 +26,7 @@ bool is_device_range(const void* address, std::size_t bytes);
 /// Throws DeviceError naming `what` unless is_device_range.
 void require_device_range(const void* address, std::size_t bytes, const char* what);
 
-/// Throws DeviceError if a kernel's argument, given as its bytes, is a pointer that is not to
-/// device memory. Under AddressSanitizer it also finds host and freed addresses inside of structs.
-void check_argument(const void* bytes, std::size_t size, bool is_pointer, const char* kernel,
-                    int position);
+/// Throws DeviceError unless a kernel's argument is null or points to device memory.
+void check_pointer_argument(const void* address, const char* kernel, int position);
 
 }  // namespace kvevict_emulation

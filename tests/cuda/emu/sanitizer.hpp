@@ -17,8 +17,6 @@ namespace kvevict_emulation::sanitizer {
 #if defined(KVEVICT_EMULATION_ASAN)
 
 inline constexpr bool finds_races = false;
-/// Whether memory that is freed stays out of use for a while, so that touching it is noticed.
-inline constexpr bool delays_reuse = true;
 
 inline void poison(const void* memory, std::size_t bytes) {
   __asan_poison_memory_region(memory, bytes);
@@ -34,16 +32,6 @@ inline void enter_stack(void* fake_stack, const void** stack, std::size_t* bytes
   __sanitizer_finish_switch_fiber(fake_stack, stack, bytes);
 }
 
-/// Whether an address lies in memory of the host that the sanitizer knows: heap, stack or globals.
-inline bool is_known_memory(const void* address) {
-  char name[8];
-  void* region = nullptr;
-  std::size_t bytes = 0;
-  const char* kind =
-      __asan_locate_address(const_cast<void*>(address), name, sizeof name, &region, &bytes);
-  return kind[0] == 's' || kind[0] == 'g' || (kind[0] == 'h' && kind[4] == '\0');
-}
-
 #else
 
 #if defined(KVEVICT_EMULATION_TSAN)
@@ -51,13 +39,11 @@ inline constexpr bool finds_races = true;
 #else
 inline constexpr bool finds_races = false;
 #endif
-inline constexpr bool delays_reuse = false;
 
 inline void poison(const void*, std::size_t) {}
 inline void unpoison(const void*, std::size_t) {}
 inline void leave_stack(void**, const char*, std::size_t) {}
 inline void enter_stack(void*, const void**, std::size_t*) {}
-inline bool is_known_memory(const void*) { return false; }
 
 #endif
 

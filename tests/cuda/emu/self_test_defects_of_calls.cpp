@@ -53,13 +53,6 @@ void view_of(const float* x) {
                              out.data()));
 }
 
-void host_memory_in_view() { view_of(std::vector<float>(64).data()); }
-
-void host_stack_in_view() {
-  float values[64] = {};
-  view_of(values);
-}
-
 void freed_memory_in_view() {
   float* x = nullptr;
   require(cudaMalloc(&x, 64 * sizeof(float)));
@@ -134,9 +127,9 @@ cudaStream_t stream() {
 template <bool waits>
 void read_of_stream() {
   kvevict_emulation::settings().lazy_streams = true;
+  float value = 0.0f;
   const DeviceArray<float> x(std::vector<float>(1, 5.0f));
   cudaStream_t worker = stream();
-  float value = 0.0f;
   require(cudaMemcpyAsync(&value, x.data(), sizeof value, cudaMemcpyDeviceToHost, worker));
   if (waits) {
     require(cudaStreamSynchronize(worker));
@@ -180,9 +173,7 @@ std::vector<Defect> call_defects() {
       with_asan("host reads device memory", &host_reads_device_memory, "use-after-poison"),
       everywhere("host memory as argument", &host_argument, "argument 0 is not device memory"),
       everywhere("freed memory as argument", &freed_argument, "argument 0 is not device memory"),
-      with_asan("heap of the host in a view", &host_memory_in_view, "address of host memory"),
-      with_asan("stack of the host in a view", &host_stack_in_view, "address of host memory"),
-      everywhere("freed memory in a view", &freed_memory_in_view, "of memory that was freed"),
+      with_asan("freed memory in a view", &freed_memory_in_view, "use-after-poison"),
       everywhere("1025 threads", &too_many_threads, "status 9"),
       everywhere("much dynamic shared memory without asking", &too_much_dynamic, "status 1"),
       everywhere("copy past the end", &long_copy, "status 1"),

@@ -233,5 +233,10 @@ TEST_CASE("attributes follow the settings") {
   CHECK(cudaDeviceGetAttribute(&value, cudaDevAttrWarpSize, 0) == cudaSuccess);
   CHECK(value == 32);
   CHECK(cudaDeviceGetAttribute(&value, cudaDevAttrWarpSize, 1) == cudaErrorInvalidDevice);
+  cudaDeviceProp properties;
+  CHECK(cudaGetDeviceProperties(&properties, 0) == cudaSuccess);
+  CHECK(std::string(properties.name) == settings().limits.name);
+  CHECK(properties.multiProcessorCount == settings().limits.multiprocessors);
+  CHECK(cudaGetDeviceProperties(&properties, 1) == cudaErrorInvalidDevice);
   cudaGetLastError();
 }

@@ -19,6 +19,7 @@ enum class ThreadOrder { forward, reverse, shuffled };
 
 /// What the emulated device says it is. The defaults are those of compute capability 8.0.
 struct DeviceLimits {
+  const char* name = "emulated device";
   int compute_major = 8;
   int compute_minor = 0;
   int multiprocessors = 4;
