@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-// x86-64 has a switch of 15 instructions; elsewhere ucontext does it, about 20 times slower.
+// x86-64 has a switch of 15 instructions; elsewhere ucontext does it, about ten times slower.
 #if !defined(__x86_64__) && !defined(KVEVICT_EMULATION_UCONTEXT)
 #define KVEVICT_EMULATION_UCONTEXT
 #endif
