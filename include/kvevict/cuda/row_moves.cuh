@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "kvevict/core/rows_view.hpp"
+#include "kvevict/core/selection.hpp"
+#include "kvevict/cuda/launch.cuh"
+#include "kvevict/cuda/load.cuh"
+#include "kvevict/cuda/search.cuh"
+
+namespace kvevict::cuda::detail {
+
+inline constexpr int move_threads = 128;
+inline constexpr int walk_threads = 256;
+/// Units that a thread of a walk holds at a time.
+inline constexpr int walk_units = 8;
+
+/// The rows of a head as units that are copied whole: 16-byte pieces, or elements where rows are
+/// not in whole pieces.
+template <class Unit>
+struct RowUnits {
+  Unit* data;
+  std::int64_t row_stride;
+  std::int64_t unit_stride;
+  int units;  ///< of a row
+
+  template <class T>
+  __device__ explicit RowUnits(const MatrixView<T, MemorySpace::device>& head) {
+    constexpr int size = std::is_same_v<std::remove_const_t<Unit>, Piece> ? piece_size<T> : 1;
+    data = reinterpret_cast<Unit*>(head.data);
+    row_stride = head.stride[0] / size;
+    unit_stride = size == 1 ? head.stride[1] : 1;
+    units = static_cast<int>(head.shape[1] / size);
+  }
+
+  __device__ Unit& operator()(std::int64_t row, int unit) const {
+    return data[row * row_stride + unit * unit_stride];
+  }
+
+  /// Keeps one of several slices of the channels.
+  __device__ void cut(int slice, int slices) {
+    const auto start = static_cast<int>(std::int64_t{units} * slice / slices);
+    const auto end = static_cast<int>(std::int64_t{units} * (slice + 1) / slices);
+    data += start * unit_stride;
+    units = end - start;
+  }
+};
+
+/// Slices of the channels of rows of `pieces` pieces: of 64 bytes or more, which memory moves as
+/// fast as whole rows, and not many more than keep every multiprocessor busy.
+inline int walk_slices(const Resources& res, std::int64_t heads, int pieces) {
+  const std::int64_t wanted = tiles_of(2 * std::int64_t{res.limits().multiprocessors}, heads);
+  return static_cast<int>(std::clamp<std::int64_t>(wanted, 1, std::max(1, pieces / 4)));
+}
+
+/// Moves rows [begin, end) of `units` units each, by all threads of a block, where row j comes from
+/// a row that is not in front of j and ascends with j: `store(j, unit, load(j, unit))`. Goes
+/// forward in steps. A step's rows are all read before any of them is written; what a step writes
+/// lies in front of what later steps read, which may therefore be on its way already. Contains
+/// barriers.
+template <class Unit, class Load, class Store>
+__device__ void walk_forward(std::int64_t begin, std::int64_t end, int units, const Load& load,
+                             const Store& store) {
+  constexpr int room = walk_units * walk_threads;
+  // Rows of more units than a step holds are moved in several parts, each a walk of its own.
+  for (int part = 0; part < units; part += room) {
+    const int part_units = units - part < room ? units - part : room;
+    const int step_rows = room / part_units;
+    const auto for_each_item = [&](std::int64_t first, const auto& use) {
+      const std::int64_t left = end - first;
+      const int items = (left < step_rows ? static_cast<int>(left) : step_rows) * part_units;
+      KVEVICT_UNROLL
+      for (int k = 0; k < walk_units; ++k) {
+        const int i = static_cast<int>(threadIdx.x) + k * walk_threads;
+        if (i < items) use(k, first + i / part_units, part + i % part_units);
+      }
+    };
+    Unit next[walk_units];
+    const auto read = [&](int k, std::int64_t j, int unit) { next[k] = load(j, unit); };
+    if (begin < end) for_each_item(begin, read);
+    for (std::int64_t first = begin; first < end; first += step_rows) {
+      Unit held[walk_units];
+      KVEVICT_UNROLL
+      for (int k = 0; k < walk_units; ++k) held[k] = next[k];
+      if (first + step_rows < end) for_each_item(first + step_rows, read);
+      __syncthreads();
+      for_each_item(first, [&](int k, std::int64_t j, int unit) { store(j, unit, held[k]); });
+    }
+  }
+}
+
+}  // namespace kvevict::cuda::detail
