@@ -34,7 +34,7 @@ TEMPLATE_TEST_CASE("queries of each element type are found", "[core][queries]", 
 
   data[(2 * 5 + 3) * 4 + 1] = TestType(-2.5f);
   REQUIRE(packed.at(2, 3, 1) == -2.5f);
-  REQUIRE(packed.last(2).at(2, 1, 1) == -2.5f);
+  REQUIRE(packed.last(2).at(2, 0, 1) == -2.5f);
 }
 
 TEST_CASE("the last queries are a view of the same memory", "[core][queries]") {

@@ -207,7 +207,7 @@ TEST_CASE("kvevict_score: budgets that cannot be met, with exit code 1") {
   };
   refused({"--keep-rows", "3", "--sinks", "2", "--recent", "2"}, {"budget", "4", "3"});
   refused({"--keep-bytes", "40"}, {"budget.bytes", "40", "one row of each head"});
-  refused({"--keep-rows", "4", "--budget", "global"}, {"global", "allow_incomparable"});
+  refused({"--keep-rows", "4", "--budget", "global"}, {"GlobalBudget", "allow_incomparable"});
   check_failure(files,
                 files.cache("KNorm") +
                     Arguments{"--keep-rows", "4", "--kept", files.folder / "absent/kept.npy"},
