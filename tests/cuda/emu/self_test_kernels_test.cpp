@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <thread>
 
 #include "catch.hpp"
 #include "self_test_clean_kernels.hpp"
@@ -164,6 +166,23 @@ TEST_CASE("indices of blocks and threads") {
     }
     CHECK(right);
   });
+}
+
+TEST_CASE("threads of the host launch independently") {
+  const std::vector<double> rows(100, 1.0);
+  bool right[2] = {};
+  const auto launch_often = [&rows](bool& all_right) {
+    all_right = true;
+    for (int i = 0; i < 20; ++i) {
+      all_right = all_right && emulator_test::row_sums(rows, 50) == std::vector<double>{50.0, 50.0};
+    }
+  };
+  std::thread first(launch_often, std::ref(right[0]));
+  std::thread second(launch_often, std::ref(right[1]));
+  first.join();
+  second.join();
+  CHECK(right[0]);
+  CHECK(right[1]);
 }
 
 TEST_CASE("scalar device functions") {
