@@ -17,9 +17,6 @@ run_task() {
 
 by_nvcc() { "$toolkit/bin/nvcc" -std=c++20 -Werror all-warnings -I "$root/include" "$@"; }
 
-# device_by_nvcc ARCHITECTURE OUTPUT ARGUMENT...
-device_by_nvcc() { by_nvcc -Xptxas -v,--warn-on-spills -arch="sm_$1" -o "$2" "${@:3}"; }
-
 by_emulation() {
   "${CXX:-g++}" -std=c++20 -fsyntax-only -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror \
     -isystem "$toolkit_headers" -include "$root/tests/cuda/emu/emulator.hpp" -I "$root/include" -x c++ "$@"
@@ -38,15 +35,20 @@ alone() { printf '#include "%s"\n#include "%s"\n' "$1" "$1"; }
 
 header_by_nvcc() {
   alone "$1" >"$2.cu"
-  device_by_nvcc "$common" "$2.cubin" -cubin "$2.cu"
+  by_nvcc -arch="sm_$common" -ptx -o "$2.ptx" "$2.cu"
 }
 header_by_emulation() { alone "$1" | by_emulation -; }
 
-# One architecture stands for what nvcc says of the code for the host.
+# kernels_for VIRTUAL REAL...: device code for the real architectures by way of the PTX of the virtual one. One of those
+# stands for what nvcc says of the code for the host.
 kernels_for() {
-  local product=-cubin
-  [[ $1 != "$common" ]] || product=-c
-  device_by_nvcc "$1" "$2.out" "$product" "$here/instances.cu"
+  local virtual=$1 at=${*: -1} options=(-Xptxas "-v,--warn-on-spills") real
+  for real in "${@:2:$#-2}"; do options+=(-gencode "arch=compute_$virtual,code=sm_$real"); done
+  if [[ $virtual == "$common" ]]; then
+    by_nvcc "${options[@]}" -c -o "$at.o" "$here/instances.cu"
+  else
+    by_nvcc "${options[@]}" -fatbin -o "$at.fatbin" "$here/instances.cu"
+  fi
 }
 
 second_front_end() { by_clang "$here/instances.cu"; }
@@ -55,7 +57,10 @@ second_front_end() { by_clang "$here/instances.cu"; }
 seed() {
   local output
   case $2 in
-    nvcc) output=$(device_by_nvcc "$common" "$4.cubin" -cubin -DKVEVICT_SEED_"$1" "$here/seeds.cu" 2>&1) && return 1 ;;
+    nvcc)
+      output=$(by_nvcc -arch="sm_$common" -Xptxas --warn-on-spills -cubin -o "$4.cubin" -DKVEVICT_SEED_"$1" \
+        "$here/seeds.cu" 2>&1) && return 1
+      ;;
     emulation) output=$(by_emulation -DKVEVICT_SEED_"$1" "$here/seeds.cu" 2>&1) && return 1 ;;
     clang) output=$(by_clang -DKVEVICT_SEED_"$1" "$here/seeds.cu" 2>&1) && return 1 ;;
   esac
