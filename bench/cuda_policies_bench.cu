@@ -104,11 +104,7 @@ void score(benchmark::State& state, const Case& c, kvevict::CudaResources& res,
   const kvevict::ScoreView<device> scores{
       storage.data(), kvevict::RowLayout<device>::uniform(shape.heads, shape.rows)};
   const kvevict::KvView<const T, device> cache(inputs.cache());
-  kvevict::Evidence<device> evidence{.query_window = inputs.window(),
-                                     .query_stats = inputs.stats()};
-  // Jacap takes probes when they are there, and its default case is the one without.
-  if (c.parameters == "evidence=probes") evidence.probes = inputs.probes();
-
+  kvevict::Evidence<device> evidence = evidence_for(c, inputs);
   const Work work = c.work({shape, sizeof(T), inputs.probes().queries.count()});
   const Traffic traffic{inputs.keys().data(), inputs.keys().bytes(), storage.data(),
                         storage.bytes()};
@@ -143,7 +139,7 @@ void evict(benchmark::State& state, const Case& c, kvevict::CudaResources& res,
   kvevict::CudaSelection kept;
   const auto body = [&] {
     kvevict::evict_into(res, kept, policy, cache, evidence, kvevict::Budget::rows(rows),
-                        {.sinks = 4, .recent = 32});
+                        {.sinks = 4, .recent = 16});
     kvevict::compact_into(res, kept, cache, target);
   };
 
@@ -169,12 +165,21 @@ std::string name_of(const char* kind, const Case& c, const char* type, const Sha
 }
 
 template <class T>
-void add_cases(kvevict::CudaResources& res, const std::shared_ptr<CudaInputStore>& store,
+void add_cases(CudaSession& session, const std::shared_ptr<CudaInputStore>& store,
                const Shape& shape) {
   for (const Case& c : cases) {
-    add(name_of(c, type_name<T>(), shape), [&res, &c, store, shape](benchmark::State& state) {
-      score(state, c, res, store->get<T>(shape));
-    });
+    session.add(name_of("policy/", c, type_name<T>(), shape),
+                [&res = session.res(), &c, store, shape](benchmark::State& state) {
+                  score(state, c, res, store->get<T>(shape));
+                });
+    // The cheapest policy and the default one: what selection and compaction add.
+    if (!c.parameters.empty() || (c.policy != "KNorm" && c.policy != "Jacap")) continue;
+    for (const bool as_graph : {false, true}) {
+      session.add(name_of(as_graph ? "evict,graph/" : "evict/", c, type_name<T>(), shape),
+                  [&res = session.res(), &c, store, shape, as_graph](benchmark::State& state) {
+                    evict(state, c, res, store->get<T>(shape), as_graph);
+                  });
+    }
   }
 }
 
@@ -192,12 +197,12 @@ void require_complete() {
 
 int main(int argc, char** argv) {
   require_complete();
-  return run_cuda_benchmarks(argc, argv, [](kvevict::CudaResources& res) {
-    const auto store = std::make_shared<CudaInputStore>(res);
+  return run_cuda_benchmarks(argc, argv, [](CudaSession& session) {
+    const auto store = std::make_shared<CudaInputStore>(session.res());
     for (const Shape& shape : cuda_shapes) {
-      add_cases<float>(res, store, shape);
-      add_cases<kvevict::half>(res, store, shape);
-      add_cases<kvevict::bfloat16>(res, store, shape);
+      add_cases<float>(session, store, shape);
+      add_cases<kvevict::half>(session, store, shape);
+      add_cases<kvevict::bfloat16>(session, store, shape);
     }
   });
 }

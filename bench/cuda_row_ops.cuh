@@ -100,6 +100,17 @@ inline Work attention_work(const CudaLoad& l, std::int64_t queries) {
   pass.write = l.query_score_bytes();
   return {pass};
 }
+/// In double: the library promises it for the operation by itself.
+inline Work gram_work(const CudaLoad& l) {
+  const double rows = l.rows();
+  return {{.read = l.bytes(), .fp64 = rows * l.dim() * l.dim()}};
+}
+/// Any factors: no triangles.
+inline Work leverage_work(const CudaLoad& l) {
+  Pass pass = leverage_pass(l, l.shape.heads);
+  pass.fp32 *= 2.0;
+  return {pass};
+}
 /// d^3 / 3 flops for a factor L of A, as many for its inverse.
 inline Work inverse_work(const CudaLoad& l) {
   const double matrices = static_cast<double>(l.shape.heads);
@@ -153,7 +164,7 @@ inline constexpr CudaRowOp<T> cuda_row_ops[] = {
        weight_by_norm(res, s.values, kvevict::MatrixBatchView<const float, device>{},
                       kvevict::Epsilon{}, kvevict::ReductionDomain::linear, s.scores());
      }},
-    {"weighted_gram", [](const CudaLoad& l) -> Work { return {gram_pass(l, l.shape.heads)}; },
+    {"weighted_gram", gram_work,
      [](kvevict::CudaResources& res, const CudaRowScene<T>& s) {
        weighted_gram(res, s.values, s.roots(), s.gram());
      }},
@@ -163,7 +174,7 @@ inline constexpr CudaRowOp<T> cuda_row_ops[] = {
                       kvevict::MatrixBatchView<const float, device>{},
                       kvevict::Noise::relative(0.1), s.factors());
      }},
-    {"leverage_scores", [](const CudaLoad& l) -> Work { return {leverage_pass(l, l.shape.heads)}; },
+    {"leverage_scores", leverage_work,
      [](kvevict::CudaResources& res, const CudaRowScene<T>& s) {
        leverage_scores(res, s.values, kvevict::MatrixBatchView<const float, device>(s.factors()),
                        s.roots(), s.scores());

@@ -36,25 +36,36 @@ void measure(benchmark::State& state, kvevict::CudaResources& res, const Work& w
   state.counters["flops_per_second"] = flops_of(work) / seconds;
 }
 
-/// `function(state)`; what it throws, such as a cache that does not fit the device, becomes the
-/// result of this benchmark alone.
-template <class Function>
-void add(const std::string& name, Function&& function) {
-  benchmark::RegisterBenchmark(
-      name.c_str(),
-      [function = std::forward<Function>(function)](benchmark::State& state) {
-        try {
-          function(state);
-        } catch (const std::exception& error) {
-          state.SkipWithError(error.what());
-        }
-      })
-      ->UseManualTime()
-      ->Unit(benchmark::kMillisecond);
-}
+/// The benchmarks of a program: what they run on, and whether any failed.
+class CudaSession {
+ public:
+  explicit CudaSession(kvevict::CudaResources& res) : res_(res) {}
 
-/// Adds what `register_all(res)` adds and runs those that fit --benchmark_filter; without a filter
-/// the smoke shape alone. Returns the exit code: 77 without a device.
+  kvevict::CudaResources& res() { return res_; }
+  int failures() const { return failures_; }
+
+  /// `function(state)`; what it throws, such as a cache that does not fit the device, becomes the
+  /// result of this benchmark alone.
+  template <class Function>
+  void add(const std::string& name, Function&& function) {
+    const auto run = [this, function = std::forward<Function>(function)](benchmark::State& state) {
+      try {
+        function(state);
+      } catch (const std::exception& error) {
+        ++failures_;
+        state.SkipWithError(error.what());
+      }
+    };
+    benchmark::RegisterBenchmark(name.c_str(), run)->UseManualTime()->Unit(benchmark::kMillisecond);
+  }
+
+ private:
+  kvevict::CudaResources& res_;
+  int failures_ = 0;
+};
+
+/// Runs those benchmarks that `register_all(session)` adds and --benchmark_filter fits; without a
+/// filter the smoke shape alone. Returns the exit code: 77 without a device, 1 when one failed.
 template <class Register>
 int run_cuda_benchmarks(int argc, char** argv, Register&& register_all) {
   benchmark::Initialize(&argc, argv);
@@ -80,11 +91,12 @@ int run_cuda_benchmarks(int argc, char** argv, Register&& register_all) {
   }
   const CudaStream stream;
   kvevict::CudaResources res(stream.get());
-  register_all(res);
+  CudaSession session(res);
+  register_all(session);
   benchmark::RunSpecifiedBenchmarks(filter);
   benchmark::ClearRegisteredBenchmarks();  // they hold device memory
   benchmark::Shutdown();
-  return 0;
+  return session.failures() == 0 ? 0 : 1;
 }
 
 }  // namespace bench

@@ -46,24 +46,78 @@ Number median(std::vector<Number> values) {
   return *middle;
 }
 
-/// Milliseconds of one eviction.
-struct Times {
-  std::vector<float> evict;    ///< of the device
-  std::vector<float> compact;  ///< of the device
-  std::vector<float> graph;    ///< of the device, both together
-  std::vector<double> host;    ///< until both are enqueued
-};
+/// What an engine that lends its own scratch memory has to provide, known before any work.
+void print_workspace(std::int64_t bytes) {
+  print("workspace", mebibytes(bytes) + " of device memory for an eviction");
+}
 
-/// Compares with the CPU and with the rows as they were. Returns whether all is well.
 template <class T>
-bool is_right(cudaStream_t stream, const HeadCheck<T>& check, const SyntheticCache<T>& memory,
-              const kvevict::Selection& kept, const Comparison& cpu) {
-  const std::int64_t misplaced = check.misplaced_rows(stream, memory, kept);
-  print("check", std::to_string(cpu.kept) + " rows as the CPU keeps them, but for " +
-                     std::to_string(cpu.exchanged - cpu.wrong) + " ties and " +
-                     std::to_string(cpu.wrong) + " errors; " + std::to_string(misplaced) +
+void print_kept(const kvevict::Selection& kept, const kvevict::Report& report,
+                const kvevict::KvView<T, device>& cache) {
+  print("kept", std::to_string(kept.count(0)) + " of " + std::to_string(cache.rows(0)) +
+                    " rows in each head, " + mebibytes(kept.total() * cache.row_bytes()) + " of " +
+                    mebibytes(cache.layout().total() * cache.row_bytes()));
+  print("report", std::to_string(report.nan_scores) + " NaN scores, " +
+                      std::to_string(report.zero_capacity_heads) + " matrices without weight, " +
+                      std::to_string(report.failed_factorizations) + " not positive definite");
+}
+
+bool is_right(const Comparison& cpu, std::int64_t misplaced) {
+  print("check", std::to_string(cpu.kept) + " rows: " + std::to_string(cpu.exchanged - cpu.wrong) +
+                     " ties broken otherwise, " + std::to_string(cpu.wrong) +
+                     " choices unlike the CPU's, " + std::to_string(misplaced) +
                      " rows in the wrong place");
   return cpu.wrong == 0 && misplaced == 0;
+}
+
+/// Times both calls on the device, and the host until it has enqueued them.
+template <class T, class Evict, class Compact>
+void time_calls(cudaStream_t stream, SyntheticCache<T>& memory, std::int64_t rounds, Evict&& evict,
+                Compact&& compact) {
+  Event start, middle, end;
+  std::vector<float> evict_times, compact_times;
+  std::vector<double> host_times;
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    memory.restore();
+    require_success(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    const auto host_start = std::chrono::steady_clock::now();
+    start.record(stream);
+    evict();
+    middle.record(stream);
+    compact();
+    end.record(stream);
+    const auto host_end = std::chrono::steady_clock::now();
+    host_times.push_back(std::chrono::duration<double, std::milli>(host_end - host_start).count());
+    evict_times.push_back(middle.since(start));
+    compact_times.push_back(end.since(middle));
+  }
+  print("calls", "score and select " + number(median(evict_times)) + " ms, compact " +
+                     number(median(compact_times)) + " ms; the host is free after " +
+                     number(median(host_times)) + " ms");
+}
+
+/// Captures both calls once, after the same calls have allocated all they need, and replays them.
+template <class T, class Evict, class Compact>
+void time_graph(cudaStream_t stream, SyntheticCache<T>& memory, std::int64_t rounds, Evict&& evict,
+                Compact&& compact) {
+  // [cuda_graph]
+  cudaGraph_t graph = nullptr;
+  require_success(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capture");
+  evict();
+  compact();
+  require_success(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+  // [/cuda_graph]
+  const Replay replay(graph);
+  Event start, end;
+  std::vector<float> times;
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    memory.restore();
+    start.record(stream);
+    replay.launch(stream);
+    end.record(stream);
+    times.push_back(end.since(start));
+  }
+  print("graph", "both " + number(median(times)) + " ms");
 }
 
 template <class T>
@@ -93,8 +147,7 @@ int run(const Options& options, const kvevict::AnyPolicy& policy) {
   // [/cuda]
   const MoreEvidence<kvevict::CudaResources> more(res, policy, cache, queries, rope);
   more.add_to(evidence);
-  const std::int64_t needed =
-      kvevict::workspace_bytes(res, policy, cache, evidence, budget, protect);
+  print_workspace(kvevict::workspace_bytes(res, policy, cache, evidence, budget, protect));
 
   // [cuda]
   kvevict::CudaSelection kept;  // the row numbers stay on the device
@@ -102,67 +155,22 @@ int run(const Options& options, const kvevict::AnyPolicy& policy) {
   kvevict::compact(res, kept, cache);
   // [/cuda]
 
-  const kvevict::Selection on_host = kept.download(stream);
+  // Nothing has waited for the device so far; both of these do.
   const kvevict::Report report = res.report();
-  print("kept", std::to_string(on_host.count(0)) + " of " + std::to_string(tokens) +
-                    " rows in each head, " + mebibytes(on_host.total() * cache.row_bytes()) +
-                    " of " + mebibytes(cache.layout().total() * cache.row_bytes()));
-  print("workspace", mebibytes(needed) + " for the eviction, at most " +
-                         mebibytes(res.workspace().peak_bytes()) + " with its evidence");
-  print("report", std::to_string(report.nan_scores) + " NaN scores, " +
-                      std::to_string(report.zero_capacity_heads) + " heads without weight, " +
-                      std::to_string(report.failed_factorizations) + " failed factorizations");
-  const Comparison cpu = compare_with_cpu(check.before(), policy, rope, budget, protect, on_host);
-  bool good = is_right(stream, check, memory, on_host, cpu);
+  const kvevict::Selection rows = kept.download(stream);
+  print_kept(rows, report, cache);
+  const Comparison cpu = compare_with_cpu(check.before(), policy, rope, budget, protect, rows);
+  const bool good = is_right(cpu, check.misplaced_rows(stream, memory, rows));
 
-  // Everything is allocated and loaded by now: from here on it is the work that takes the time.
   const auto evict = [&] {
     kvevict::evict_into(res, kept, policy, cache, evidence, budget, protect);
   };
   const auto compact = [&] { kvevict::compact(res, kept, cache); };
-  Times times;
-  Event start, middle, end;
-  for (std::int64_t round = 0; round < options.rounds; ++round) {
-    memory.restore();
-    res.wait();
-    const auto host_start = std::chrono::steady_clock::now();
-    start.record(stream);
-    evict();
-    middle.record(stream);
-    compact();
-    end.record(stream);
-    const std::chrono::duration<double, std::milli> host =
-        std::chrono::steady_clock::now() - host_start;
-    times.host.push_back(host.count());
-    times.compact.push_back(end.since(middle));
-    times.evict.push_back(middle.since(start));
-  }
-  print("time", "score and select " + number(median(times.evict)) + " ms, compact " +
-                    number(median(times.compact)) + " ms on the device; the host is done after " +
-                    number(median(times.host)) + " ms");
-
-  // [cuda_graph]
-  cudaGraph_t graph = nullptr;
-  require_success(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capture");
-  evict();
-  compact();
-  require_success(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
-  // [/cuda_graph]
-  const Replay replay(graph);
-  for (std::int64_t round = 0; round < options.rounds; ++round) {
-    memory.restore();
-    start.record(stream);
-    replay.launch(stream);
-    end.record(stream);
-    times.graph.push_back(end.since(start));
-  }
-  print("graph", "both " + number(median(times.graph)) + " ms on the device");
-  const bool same = kept.download(stream) == on_host;
-  if (!same) print("graph", "keeps other rows than the calls it was made of");
-  good = is_right(stream, check, memory, on_host, cpu) && same && good;
-
-  print("waits", "kept.download(), res.report(), and what the program itself waits for");
-  return good ? 0 : 1;
+  time_calls(stream, memory, options.rounds, evict, compact);
+  time_graph(stream, memory, options.rounds, evict, compact);
+  const bool same = kept.download(stream) == rows;
+  if (!same) print("check", "the graph keeps other rows than the calls it was captured from");
+  return is_right(cpu, check.misplaced_rows(stream, memory, rows)) && same && good ? 0 : 1;
 }
 
 int start(const std::vector<std::string>& arguments) {
