@@ -7,6 +7,7 @@
 #include "catch.hpp"
 #include "core/errors.hpp"
 #include "kvevict/cpu/global_counts.hpp"
+#include "support/backend.hpp"
 
 using kvevict::AllocationInput;
 using kvevict::GlobalBudget;
@@ -23,7 +24,7 @@ struct Shares {
   kvevict::Protect protect = {};
 
   std::vector<std::int64_t> divide(const GlobalBudget& budget) {
-    kvevict::CpuResources res({.threads = 1});
+    kvevict_test::TestResources res({.threads = 1});
     std::vector<std::int64_t> counts(3, -1);
     const AllocationInput<> input{
         {scores.data(), RowLayout<>::uniform(3, 4)}, {}, protect, shares.data(), comparable};
@@ -72,9 +73,10 @@ TEST_CASE("a budget of zero rows needs no floor", "[allocators]") {
 TEST_CASE("scores that mean nothing across heads are refused, unless allowed", "[allocators]") {
   Shares shares;
   shares.comparable = false;
-  REQUIRE(refused([&] { shares.divide({}); }, kvevict::ErrorKind::unsupported) ==
-          "GlobalBudget.allow_incomparable is false, must be true for a policy whose scores are not "
-          "comparable across heads");
+  REQUIRE(
+      refused([&] { shares.divide({}); }, kvevict::ErrorKind::unsupported) ==
+      "GlobalBudget.allow_incomparable is false, must be true for a policy whose scores are not "
+      "comparable across heads");
   REQUIRE(shares.divide({.allow_incomparable = true}) == Counts{4, 1, 1});
 }
 

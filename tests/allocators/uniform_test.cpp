@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "kvevict/cpu/resources.hpp"
+#include "support/backend.hpp"
 
 TEST_CASE("a uniform budget gives every head its share", "[allocators]") {
-  kvevict::CpuResources res({.threads = 1});
+  kvevict_test::TestResources res({.threads = 1});
   const std::vector<std::int64_t> offsets = {0, 4, 4, 9};
   const std::vector<std::int64_t> shares = {2, 0, 5};
   std::vector<std::int64_t> counts(3, -1);

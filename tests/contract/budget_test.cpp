@@ -11,10 +11,10 @@
 #include "contract/policy_variants.hpp"
 #include "reference/random_inputs.hpp"
 #include "reference/selection.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 using kvevict::Budget;
-using kvevict::CpuResources;
 using kvevict::Selection;
 
 namespace {
@@ -35,7 +35,7 @@ TEST_CASE("contract: exact counts for every number of rows and ratio", "[contrac
   std::vector<std::size_t> rows = {0, 1, 2, 3, 5, 7, 10, 16, 33, 64, 100, 130};
   ContractCase given(reference::random_inputs(
       {.group = 1, .rows = rows, .dim = 4, .value_dim = 4, .queries = 5}, 1));
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   for (const auto& [name, policy] : default_policies()) {
     const kvevict::Evidence<> evidence = given.evidence_for(policy);
     for (const double ratio : {0.0, 0.1, 0.25, 0.5, 0.75, 0.8, 0.9, 0.99, 1.0}) {
@@ -70,7 +70,7 @@ TEST_CASE("contract: exact counts for every number of rows and ratio", "[contrac
 
 TEST_CASE("contract: the best rows beside the protected ones", "[contract][budget]") {
   ContractCase given(contract_inputs());
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   const kvevict::RowLayout<> layout = given.cache.layout();
   const std::vector<kvevict::PositionSpan> spans = {{6, 8}, {7, 9}};
   const kvevict::Protect protect{.sinks = 2, .recent = 3, .spans = spans};
@@ -95,7 +95,7 @@ TEST_CASE("contract: the best rows beside the protected ones", "[contract][budge
 
 TEST_CASE("contract: protected rows that do not fit are an error", "[contract][budget]") {
   ContractCase given(contract_inputs());
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   for (const auto& [name, policy] : default_policies()) {
     INFO(name);
     const kvevict::Evidence<> evidence = given.evidence_for(policy);
@@ -118,7 +118,7 @@ TEST_CASE("contract: protected rows that do not fit are an error", "[contract][b
 
 TEST_CASE("contract: a global budget is spent exactly", "[contract][budget]") {
   ContractCase given(contract_inputs());
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   const kvevict::RowLayout<> layout = given.cache.layout();
   for (const auto& [name, policy] : default_policies()) {
     INFO(name);

@@ -7,6 +7,7 @@
 
 #include "reference/random_inputs.hpp"
 #include "reference/selection.hpp"
+#include "support/backend.hpp"
 
 namespace kvevict_test {
 
@@ -45,7 +46,7 @@ reference::Inputs uniform_contract_inputs() {
 }
 
 std::vector<float> scores_of(ContractCase& given, const kvevict::AnyPolicy& policy) {
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   return scores_of(res, policy, given.view(), given.evidence_for(policy));
 }
 

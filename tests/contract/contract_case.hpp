@@ -11,6 +11,7 @@
 #include "policies/any_policy_calls.hpp"
 #include "policies/policy_inputs.hpp"
 #include "reference/types.hpp"
+#include "support/backend.hpp"
 
 namespace kvevict_test {
 
@@ -47,7 +48,7 @@ inline float unwritten() { return kvevict::detail::bit_cast<float>(unwritten_bit
 
 // The scores of all rows. Checks that each was written, and nothing beside them.
 template <class T>
-std::vector<float> scores_of(kvevict::CpuResources& res, const kvevict::AnyPolicy& policy,
+std::vector<float> scores_of(TestResources& res, const kvevict::AnyPolicy& policy,
                              const kvevict::KvView<const T>& cache,
                              const kvevict::Evidence<>& evidence) {
   constexpr std::size_t margin = 16;

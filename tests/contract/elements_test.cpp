@@ -5,6 +5,7 @@
 #include "catch.hpp"
 #include "contract/contract_case.hpp"
 #include "contract/policy_variants.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 
@@ -22,7 +23,7 @@ void quantise(reference::Heads& heads) {
 template <class T>
 std::vector<float> scores_with(ContractCase& given, const kvevict::AnyPolicy& policy) {
   const PackedCache<T> cache(given.inputs);
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   return scores_of(res, policy, cache.view(), given.evidence_for(policy));
 }
 
@@ -48,7 +49,7 @@ TEST_CASE("contract: float, half and bfloat16 keep the same rows", "[contract]")
   ContractCase given(inputs);
   const PackedCache<kvevict::half> half_cache(inputs);
   const PackedCache<kvevict::bfloat16> bfloat16_cache(inputs);
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   for (const PolicyVariant& variant : default_policies()) {
     const kvevict::AnyPolicy& policy = variant.policy;
     INFO(variant.name);

@@ -7,6 +7,7 @@
 #include "contract/contract_case.hpp"
 #include "contract/policy_variants.hpp"
 #include "reference/random_inputs.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 using kvevict::Error;
@@ -73,7 +74,7 @@ std::string refused_by_evict(const kvevict::AnyPolicy& policy,
                              const kvevict::KvView<const float>& cache,
                              const Evidence<>& evidence) {
   char nothing = 0;
-  kvevict::CpuResources res({.threads = 1, .workspace = &nothing, .workspace_bytes = 0});
+  TestResources res({.threads = 1, .workspace = &nothing, .workspace_bytes = 0});
   try {
     kvevict::evict(res, policy, cache, evidence, kvevict::Budget::rows(3));
   } catch (const Error& error) {
@@ -85,7 +86,7 @@ std::string refused_by_evict(const kvevict::AnyPolicy& policy,
 // Scores and evicts; returns the refused argument, or nothing. Nothing may have been done then.
 std::string refused(const kvevict::AnyPolicy& policy, const kvevict::KvView<const float>& cache,
                     const Evidence<>& evidence) {
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   std::vector<float> scores(static_cast<std::size_t>(cache.layout().total()), unwritten());
   const std::vector<float> untouched = scores;
   try {
@@ -129,7 +130,7 @@ TEST_CASE("contract: evidence that is not needed is not read", "[contract][evide
     if (chooses_its_evidence(policy)) continue;
     INFO(name);
     const Evidence<> all = given.evidence_for(policy);
-    kvevict::CpuResources res({.threads = 1});
+    TestResources res({.threads = 1});
     CHECK(same_bits(scores_of(res, policy, given.view(), restricted(all, policy.needs())),
                     scores_of(res, policy, given.view(), all)));
   }
@@ -161,7 +162,7 @@ TEST_CASE("contract: evidence of another shape is refused", "[contract][evidence
   ContractCase by_heads(reference::random_inputs(other_heads, 9));
   ContractCase by_rows(reference::random_inputs(other_rows, 9));
   const auto check_refused = [&](const kvevict::AnyPolicy& policy, const Evidence<>& evidence) {
-    kvevict::CpuResources res({.threads = 1});
+    TestResources res({.threads = 1});
     std::vector<float> scores(40);
     CHECK_THROWS_AS(kvevict::score_rows(res, policy, given.view(), evidence,
                                         kvevict::ScoreView<>{scores.data(), given.cache.layout()}),

@@ -10,6 +10,7 @@
 #include "contract/contract_case.hpp"
 #include "contract/policy_variants.hpp"
 #include "reference/score.hpp"
+#include "support/backend.hpp"
 #include "support/tolerance.hpp"
 
 using namespace kvevict_test;
@@ -43,7 +44,7 @@ reference::Inputs stretched(Stretched which, double largest) {
 template <class T>
 std::vector<float> scores_with(ContractCase& given, const kvevict::AnyPolicy& policy) {
   const PackedCache<T> cache(given.inputs);
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   return scores_of(res, policy, cache.view(), given.evidence_for(policy));
 }
 
@@ -109,7 +110,7 @@ TEST_CASE("contract: bfloat16 at 3e38", "[contract][extremes]") {
       INFO(name << ", stretched " << static_cast<int>(which));
       const std::vector<float> scores = scores_with<kvevict::bfloat16>(given, policy);
       if (!leaves_float(std::string(policy.name()))) CHECK(all_finite(scores));
-      kvevict::CpuResources res({.threads = 1});
+      TestResources res({.threads = 1});
       const kvevict::Selection kept = kvevict::evict(
           res, policy, cache.view(), given.evidence_for(policy), kvevict::Budget::rows(20));
       CHECK(kept.report().nan_scores == count_nan(scores));

@@ -7,6 +7,7 @@
 #include "catch.hpp"
 #include "contract/contract_case.hpp"
 #include "contract/policy_variants.hpp"
+#include "support/backend.hpp"
 #include "support/guarded_buffer.hpp"
 
 using namespace kvevict_test;
@@ -32,7 +33,7 @@ template <class T>
 void check_same_scores(ContractCase& given, const char* layout, const KvView<const T>& view,
                        const std::vector<PolicyVariant>& variants) {
   const PackedCache<T> packed(given.inputs);
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   for (const auto& [name, policy] : variants) {
     INFO(name << ", " << layout);
     const kvevict::Evidence<> evidence = given.evidence_for(policy);
@@ -167,7 +168,7 @@ TEST_CASE("contract: cache and evidence are only read", "[contract][layout]") {
   ContractCase given(contract_inputs_with_holes());
   const PackedCache<float> cache = given.cache;
   const std::vector<float> evidence = given.evidence.all_values();
-  kvevict::CpuResources res({.threads = 2});
+  TestResources res({.threads = 2});
   for (const auto& [name, policy] : policy_variants()) {
     INFO(name);
     const kvevict::Evidence<> given_evidence = given.evidence_for(policy);

@@ -7,6 +7,7 @@
 #include "catch.hpp"
 #include "contract/contract_case.hpp"
 #include "contract/policy_variants.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 
@@ -58,7 +59,7 @@ TEST_CASE("contract: NaN and infinity in the inputs", "[contract][nonfinite]") {
       const kvevict::RowLayout<> layout = given.cache.layout();
       for (const auto& [name, policy] : policy_variants()) {
         INFO(name << ", " << number << " in " << place.name);
-        kvevict::CpuResources res({.threads = 1});
+        TestResources res({.threads = 1});
         const kvevict::Evidence<> evidence = given.evidence_for(policy);
         const std::vector<float> scores = scores_of(res, policy, given.view(), evidence);
         const std::vector<float> want = scores_of(clean, policy);
@@ -82,7 +83,7 @@ TEST_CASE("contract: a row whose key or value is not a number is not kept",
     inputs.keys[0](21, 7) = std::numeric_limits<double>::quiet_NaN();
     return inputs;
   }());
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   const std::vector<float> scores = scores_of(given, kvevict::KNorm{});
   CHECK(count_nan(scores) == 1);
   const kvevict::Selection kept = kvevict::evict(res, kvevict::AnyPolicy(kvevict::KNorm{}),

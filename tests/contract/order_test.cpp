@@ -10,6 +10,7 @@
 #include "contract/policy_variants.hpp"
 #include "policies/edit_inputs.hpp"
 #include "reference/random_inputs.hpp"
+#include "support/backend.hpp"
 #include "support/random.hpp"
 #include "support/tolerance.hpp"
 
@@ -121,7 +122,7 @@ TEST_CASE("contract: padding before the first token is not part of the cache",
       kvevict::RowsView<const float>::strided(keys.data() + 16, 2, 6, 8, 64, 8),
       kvevict::RowsView<const float>::strided(values.data() + 16, 2, 6, 8, 64, 8),
       kvevict::Positions<>::consecutive(2));
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   for (const auto& [name, policy] : policy_variants()) {
     if (uses_absolute_positions(policy)) continue;
     INFO(name);

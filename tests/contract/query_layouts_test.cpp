@@ -7,6 +7,7 @@
 #include "catch.hpp"
 #include "contract/contract_case.hpp"
 #include "contract/policy_variants.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 using kvevict::Evidence;
@@ -41,7 +42,7 @@ void quantise(reference::Heads& heads) {
 // Both windows and probes as `view` shows them, with the rest of the evidence.
 template <class View>
 void check_queries(ContractCase& given, const char* layout, View&& view) {
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   for (const auto& [name, policy] : policy_variants()) {
     Evidence<> evidence = given.evidence_for(policy);
     const std::vector<float> want = scores_of(res, policy, given.view(), evidence);
@@ -95,7 +96,7 @@ TEST_CASE("contract: query positions of each head", "[contract][layout]") {
   std::vector<std::int32_t> positions(20);
   for (std::size_t i = 0; i < 20; ++i) positions[i] = 115 + static_cast<std::int32_t>(i);
   const std::vector<const std::int32_t*> table(4, positions.data());
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   for (const auto& [name, policy] : policy_variants()) {
     INFO(name);
     Evidence<> evidence = given.evidence_for(policy);

@@ -6,9 +6,9 @@
 #include "catch.hpp"
 #include "contract/contract_case.hpp"
 #include "contract/policy_variants.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
-using kvevict::CpuResources;
 
 namespace {
 
@@ -52,7 +52,7 @@ TEST_CASE("contract: every policy distinguishes rows", "[contract]") {
 
 TEST_CASE("contract: scores are the same every time", "[contract]") {
   ContractCase given(contract_inputs());
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   for (const auto& [name, policy] : policy_variants()) {
     INFO(name);
     const std::vector<float> first = scores_of(given, policy);
@@ -65,14 +65,14 @@ TEST_CASE("contract: scores are the same every time", "[contract]") {
 
 TEST_CASE("contract: scores do not depend on the threads", "[contract]") {
   ContractCase given(contract_inputs());
-  CpuResources two({.threads = 2});
-  CpuResources three({.threads = 3});
-  CpuResources reversed({.threads = 3, .parallel_for = {backwards, nullptr}});
-  CpuResources engine({.threads = 3, .parallel_for = {on_threads, nullptr}});
+  TestResources two({.threads = 2});
+  TestResources three({.threads = 3});
+  TestResources reversed({.threads = 3, .parallel_for = {backwards, nullptr}});
+  TestResources engine({.threads = 3, .parallel_for = {on_threads, nullptr}});
   for (const auto& [name, policy] : policy_variants()) {
     const std::vector<float> one = scores_of(given, policy);
     const kvevict::Evidence<> evidence = given.evidence_for(policy);
-    for (CpuResources* const res : {&two, &three, &reversed, &engine}) {
+    for (TestResources* const res : {&two, &three, &reversed, &engine}) {
       INFO(name << ", " << res->threads() << " threads");
       CHECK(same_bits(scores_of(*res, policy, given.view(), evidence), one));
     }
@@ -81,18 +81,18 @@ TEST_CASE("contract: scores do not depend on the threads", "[contract]") {
 
 TEST_CASE("contract: the selection does not depend on the threads", "[contract]") {
   ContractCase given(contract_inputs());
-  CpuResources one({.threads = 1});
-  CpuResources three({.threads = 3});
-  CpuResources engine({.threads = 3, .parallel_for = {on_threads, nullptr}});
+  TestResources one({.threads = 1});
+  TestResources three({.threads = 3});
+  TestResources engine({.threads = 3, .parallel_for = {on_threads, nullptr}});
   for (const PolicyVariant& variant : default_policies()) {
     const kvevict::AnyPolicy& policy = variant.policy;
     INFO(variant.name);
     const kvevict::Evidence<> evidence = given.evidence_for(policy);
-    const auto select = [&](CpuResources& res) {
+    const auto select = [&](TestResources& res) {
       return kvevict::evict(res, policy, given.view(), evidence, kvevict::Budget::evict_ratio(0.6),
                             {.sinks = 1, .recent = 2});
     };
-    const auto select_globally = [&](CpuResources& res) {
+    const auto select_globally = [&](TestResources& res) {
       return kvevict::evict(res, policy, given.view(), evidence, kvevict::Budget::evict_ratio(0.6),
                             {.sinks = 1, .recent = 2},
                             kvevict::GlobalBudget{.allow_incomparable = true});

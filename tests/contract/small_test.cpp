@@ -7,16 +7,16 @@
 #include "contract/policy_variants.hpp"
 #include "policies/edit_inputs.hpp"
 #include "reference/random_inputs.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 using kvevict::Budget;
-using kvevict::CpuResources;
 using kvevict::KvView;
 using kvevict::Selection;
 
 TEST_CASE("contract: heads without rows", "[contract][small]") {
   ContractCase given(reference::random_inputs({.group = 2, .rows = {0, 0, 0}}, 1));
-  CpuResources res({.threads = 2});
+  TestResources res({.threads = 2});
   for (const auto& [name, policy] : policy_variants()) {
     INFO(name);
     const kvevict::Evidence<> evidence = given.evidence_for(policy);
@@ -31,7 +31,7 @@ TEST_CASE("contract: heads without rows", "[contract][small]") {
 
 TEST_CASE("contract: no heads", "[contract][small]") {
   ContractCase given(reference::random_inputs({.group = 2, .rows = {5}}, 1));
-  CpuResources res({.threads = 2});
+  TestResources res({.threads = 2});
   for (const KvView<const float>& view :
        {KvView<const float>{}, KvView<const float>::hnd(nullptr, nullptr, 0, 5, 8)}) {
     for (const auto& [name, policy] : policy_variants()) {
@@ -51,7 +51,7 @@ TEST_CASE("contract: no heads", "[contract][small]") {
 TEST_CASE("contract: a lone row is kept unless no row is asked for", "[contract][small]") {
   for (const std::size_t group : {1u, 3u}) {
     ContractCase given(reference::random_inputs({.group = group, .rows = {1, 1}}, 1));
-    CpuResources res({.threads = 1});
+    TestResources res({.threads = 1});
     for (const auto& [name, policy] : policy_variants()) {
       INFO(name);
       const kvevict::Evidence<> evidence = given.evidence_for(policy);
@@ -75,7 +75,7 @@ TEST_CASE("contract: rows that are all the same tie, and the first are kept", "[
     const reference::Inputs one = reference::random_inputs(
         {.group = 2, .rows = {1}, .dim = 19, .value_dim = 13, .queries = 3}, count);
     ContractCase given(with_rows(one, 0, std::vector<std::size_t>(count, 0)));
-    CpuResources res({.threads = 1});
+    TestResources res({.threads = 1});
     for (const auto& [name, policy] : policy_variants()) {
       if (uses_order_of_rows(policy)) continue;
       INFO(name << ", " << count << " rows");

@@ -13,10 +13,10 @@
 #include "kvevict/cpu/select_top.hpp"
 #include "kvevict/evict.hpp"
 #include "kvevict/policies/random.hpp"
+#include "support/backend.hpp"
 #include "support/random.hpp"
 
 using namespace kvevict_test;
-using kvevict::CpuResources;
 using kvevict::half;
 using kvevict::KvView;
 using kvevict::RowLayout;
@@ -108,7 +108,7 @@ struct Engine {
 
 TEST_CASE("a thousand rounds of append, evict and compact", "[front][compact]") {
   Engine engine;
-  CpuResources res({.threads = 2});
+  TestResources res({.threads = 2});
   Selection kept;
   const Random random(3);
   std::uint64_t next = 0;

@@ -7,9 +7,9 @@
 #include "core/selections.hpp"
 #include "kvevict/compact.hpp"
 #include "kvevict/cpu/gather.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
-using kvevict::CpuResources;
 using kvevict::ErrorKind;
 using kvevict::KvView;
 using kvevict::RowLayout;
@@ -44,7 +44,7 @@ std::string refusal_in_place(const Selection& kept, ErrorKind kind = ErrorKind::
                              bool shared_positions = false) {
   Cache cache(1);
   const Cache before = cache;
-  CpuResources res({.threads = 2});
+  TestResources res({.threads = 2});
   KvView<float> view = cache.view();
   if (shared_positions) {
     view = view.with_positions(WritablePositions::shared(cache.positions.data()));
@@ -78,7 +78,7 @@ TEST_CASE("a target of another shape is refused", "[front][compact]") {
   Cache target(100);
   const Cache source_before = source;
   const Cache target_before = target;
-  CpuResources res({.threads = 2});
+  TestResources res({.threads = 2});
   const auto problem = [&](const Selection& kept, const KvView<float>& to,
                            ErrorKind kind = ErrorKind::invalid_argument) {
     const std::string text =

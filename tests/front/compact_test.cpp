@@ -8,9 +8,9 @@
 #include "kvevict/cpu/gather.hpp"
 #include "ops/op_runs.hpp"
 #include "ops/rows_case.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
-using kvevict::CpuResources;
 using kvevict::half;
 using kvevict::KvView;
 using kvevict::RowLayout;
@@ -50,7 +50,7 @@ TEMPLATE_TEST_CASE("keys, values and positions move together", "[front][compact]
   std::vector<std::int32_t> positions;
   for (std::int32_t i = 0; i < 149; ++i) positions.push_back(1000 + 3 * i);
   const std::vector<std::int32_t> before = positions;
-  CpuResources res({.threads = 2});
+  TestResources res({.threads = 2});
   const KvView<TestType> cache(k.writable(), v.writable(),
                                WritablePositions::packed(positions.data()));
   compact(res, kept, cache);
@@ -70,7 +70,7 @@ TEST_CASE("a compacted cache is seen through the selection's counts", "[front][c
   const RowsCase<float> rows(RowsForm::padded, {6, 6}, 3, 1);
   RowsCase<float> now = rows.copy();
   const Selection kept = selection_of({{1, 4}, {0, 2, 5}});
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   const KvView<float> cache(now.writable(), now.writable());
   compact(res, kept, cache);
   // Positions were consecutive and are the kept row numbers from now on.
@@ -84,7 +84,7 @@ TEST_CASE("a compacted cache is seen through the selection's counts", "[front][c
 
 TEST_CASE("keeping everything or nothing", "[front][compact]") {
   const RowsCase<float> rows(RowsForm::head_first, {5, 5}, 3, 1);
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   for (const bool everything : {true, false}) {
     RowsCase<float> now = rows.copy();
     std::vector<std::int32_t> positions = {0, 1, 2, 3, 9, 4, 5, 6, 7, 8};
@@ -106,7 +106,7 @@ TEST_CASE("compaction into another cache", "[front][compact]") {
   RowsCase<half> k(RowsForm::packed, {3, 1}, 24, 3);
   RowsCase<half> v(RowsForm::per_head, {3, 1}, 9, 4);
   std::vector<std::int32_t> positions(4, -1);
-  CpuResources res({.threads = 2});
+  TestResources res({.threads = 2});
   const KvView<const half> from(keys.view(), values.view(), HostPositions::consecutive(50));
   const KvView<half> to(k.writable(), v.writable(), WritablePositions::packed(positions.data()));
   compact_into(res, kept, from, to);
@@ -121,7 +121,7 @@ TEST_CASE("compaction into another cache", "[front][compact]") {
 TEST_CASE("positions shared by one head can be compacted", "[front][compact]") {
   RowsCase<float> rows(RowsForm::head_first, {4}, 2, 1);
   std::vector<std::int32_t> positions = {3, 5, 8, 9};
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   compact(
       res, selection_of({{1, 3}}),
       KvView<float>(rows.writable(), rows.writable(), WritablePositions::shared(positions.data())));

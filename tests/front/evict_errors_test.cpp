@@ -12,10 +12,10 @@
 #include "kvevict/cpu/pooling.hpp"
 #include "kvevict/cpu/select_top.hpp"
 #include "kvevict/evict.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 using kvevict::Budget;
-using kvevict::CpuResources;
 using kvevict::ErrorKind;
 using kvevict::EvidenceKind;
 using kvevict::GlobalBudget;
@@ -49,7 +49,7 @@ template <class... Args>
 std::string refusal(ErrorKind kind, const GivenScores& with, Args&&... args) {
   Cache cache;
   const Cache before = cache;
-  CpuResources res({.threads = 2});
+  TestResources res({.threads = 2});
   Selection kept;
   const std::string text =
       refused([&] { evict_into(res, kept, with, cache.view(), args...); }, kind);
@@ -130,7 +130,7 @@ TEST_CASE("scores that are not comparable have no global budget", "[front][evict
       "GlobalBudget.allow_incomparable is false, must be true for a policy whose scores are not "
       "comparable across heads");
   Cache cache;
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   const Selection kept = evict(res, incomparable, cache.view(), {}, Budget::rows(5), {},
                                GlobalBudget{.allow_incomparable = true});
   REQUIRE(kept.total() == 10);
@@ -140,7 +140,7 @@ TEST_CASE("positions must ascend", "[front][evict]") {
   Cache cache;
   cache.positions[13] = cache.positions[12];
   const Cache before = cache;
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   REQUIRE(refused([&] { evict(res, policy, cache.view(), {}, Budget::rows(5)); }) ==
           "positions[row] of head 1 is 4, must be above the position before it, 4");
   REQUIRE(cache == before);
@@ -157,7 +157,7 @@ TEST_CASE("allocators that break their promises are refused", "[front][evict]") 
 
 TEST_CASE("scores of another shape are refused", "[front][evict]") {
   Cache cache;
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   std::vector<float> scores(20, 1.0f);
   const kvevict::ScoreView<> other{scores.data(), kvevict::RowLayout<>::uniform(2, 9)};
   const std::string text =
@@ -170,7 +170,7 @@ TEST_CASE("scores of another shape are refused", "[front][evict]") {
 
 TEST_CASE("a selection can be made from scores that one has", "[front][evict]") {
   Cache cache;
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   std::vector<float> scores(20);
   for (std::size_t i = 0; i < 20; ++i) scores[i] = static_cast<float>((i * 7) % 20);
   GivenScores same = policy;
@@ -193,7 +193,7 @@ TEST_CASE("a selection can be made from scores that one has", "[front][evict]") 
 TEST_CASE("a view that reads the selection's own offsets cannot be evicted into it",
           "[front][evict]") {
   Cache cache;
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   Selection kept = evict(res, policy, cache.view(), {}, Budget::rows(6));
   const auto rows = kvevict::RowsView<float>::strided(cache.keys.data(), 2, 10, 3, 30, 3)
                         .with_layout(kept.layout());

@@ -16,10 +16,10 @@
 #include "kvevict/policies/random.hpp"
 #include "ops/rows_case.hpp"
 #include "reference/selection.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 using kvevict::Budget;
-using kvevict::CpuResources;
 using kvevict::KNorm;
 using kvevict::KvView;
 using kvevict::Protect;
@@ -46,7 +46,7 @@ std::vector<std::int32_t> with_holes(std::int64_t rows) {
 }  // namespace
 
 TEST_CASE("every budget is met exactly for every number of rows", "[front][evict]") {
-  CpuResources res({.threads = 2});
+  TestResources res({.threads = 2});
   std::vector<std::int64_t> sizes;
   for (std::int64_t n = 0; n <= 40; ++n) sizes.push_back(n);
   for (const std::int64_t n : {99, 100, 127, 128, 129, 257}) sizes.push_back(n);
@@ -69,7 +69,7 @@ TEST_CASE("every budget is met exactly for every number of rows", "[front][evict
 }
 
 TEST_CASE("what is kept are the protected rows and the best of the others", "[front][evict]") {
-  CpuResources res({.threads = 2});
+  TestResources res({.threads = 2});
   const RowsCase<float> keys(RowsForm::packed, {60, 0, 12, 129}, 3, 4);
   const std::vector<std::vector<std::int32_t>> positions = {
       with_holes(60), {}, with_holes(12), with_holes(129)};
@@ -106,7 +106,7 @@ TEST_CASE("what is kept are the protected rows and the best of the others", "[fr
 }
 
 TEST_CASE("protection is a set, not a score", "[front][evict]") {
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   const RowsCase<float> keys(RowsForm::head_first, {6}, 2, 4);
   // Unprotected rows with the largest possible scores, protected ones with the smallest.
   constexpr float inf = std::numeric_limits<float>::infinity();
@@ -118,7 +118,7 @@ TEST_CASE("protection is a set, not a score", "[front][evict]") {
 }
 
 TEST_CASE("all equal scores keep the first rows and the protected ones", "[front][evict]") {
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   const RowsCase<float> keys(RowsForm::head_first, {10}, 2, 4);
   const GivenScores policy{.scores = std::vector<float>(10, 0.5f)};
   REQUIRE(kept_of(evict(res, policy, cache_of(keys), {}, Budget::rows(5), {.recent = 3}), 0) ==
@@ -127,7 +127,7 @@ TEST_CASE("all equal scores keep the first rows and the protected ones", "[front
 
 TEST_CASE("a batch is evicted as its members are alone, bit by bit", "[front][evict]") {
   const RowsCase<float> together(RowsForm::packed, {200, 3, 0, 131, 57}, 16, 9);
-  CpuResources res({.threads = 3});
+  TestResources res({.threads = 3});
   const Budget budget = Budget::evict_ratio(0.6);
   const Protect protect{.sinks = 1, .recent = 1};
   const auto check = [&](const auto& policy) {
@@ -149,7 +149,7 @@ TEST_CASE("a batch is evicted as its members are alone, bit by bit", "[front][ev
 }
 
 TEST_CASE("a selection object is used again, whatever it held", "[front][evict]") {
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   Selection kept;
   const RowsCase<float> large(RowsForm::packed, {300, 200}, 4, 1);
   const RowsCase<float> small(RowsForm::head_first, {5}, 4, 2);
@@ -181,7 +181,7 @@ struct Counting : GivenScores {
 }  // namespace
 
 TEST_CASE("a report is that of its call", "[front][evict]") {
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   const RowsCase<float> keys(RowsForm::head_first, {3}, 2, 4);
   const Counting policy{{.scores = {1, std::nanf(""), 3}}};
   const kvevict::Report want{.nan_scores = 1, .failed_factorizations = 1};
@@ -200,7 +200,7 @@ TEST_CASE("a report is that of its call", "[front][evict]") {
 }
 
 TEST_CASE("caches without rows or heads evict to nothing", "[front][evict]") {
-  CpuResources res({.threads = 2});
+  TestResources res({.threads = 2});
   for (const Budget& budget : {Budget::rows(4), Budget::evict_ratio(0.5), Budget::bytes(1000)}) {
     REQUIRE(evict(res, KNorm{}, KvView<const float>(), {}, budget).heads() == 0);
     const auto no_rows = KvView<const float>::hnd(nullptr, nullptr, 3, 0, 8);
@@ -211,7 +211,7 @@ TEST_CASE("caches without rows or heads evict to nothing", "[front][evict]") {
 }
 
 TEST_CASE("byte budgets count keys and values of every head", "[front][evict]") {
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   const RowsCase<float> keys(RowsForm::packed, {40, 10}, 6, 3);
   const RowsCase<float> values(RowsForm::packed, {40, 10}, 2, 4);
   const KvView<const float> cache(keys.view(), values.view());
@@ -221,7 +221,7 @@ TEST_CASE("byte budgets count keys and values of every head", "[front][evict]") 
 }
 
 TEST_CASE("writable and read-only caches, braces for evidence", "[front][evict]") {
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   RowsCase<float> keys(RowsForm::head_first, {9, 9}, 4, 1);
   const KvView<float> writable(keys.writable(), keys.writable());
   const Selection one = evict(res, KNorm{}, writable, {}, Budget::rows(4));

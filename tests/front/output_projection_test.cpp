@@ -7,17 +7,16 @@
 #include "catch.hpp"
 #include "core/errors.hpp"
 #include "kvevict/cpu/projection_factor.hpp"
-#include "kvevict/cpu/resources.hpp"
+#include "support/backend.hpp"
 #include "support/random.hpp"
 
 using namespace kvevict_test;
-using kvevict::CpuResources;
 using kvevict::half;
 using kvevict::MatrixView;
 using kvevict::ProjectionFactors;
 
 TEST_CASE("layers follow one another, each of its own projection", "[front][output_projection]") {
-  CpuResources res({.threads = 2});
+  TestResources res({.threads = 2});
   ProjectionFactors factors(3, 4);
   REQUIRE(factors.view().factors.shape[0] == 0);
   const std::vector<float> first = random_values(Shape::normal, 20 * 12, 1);
@@ -56,7 +55,7 @@ TEST_CASE("layers follow one another, each of its own projection", "[front][outp
 }
 
 TEST_CASE("a layer that is refused leaves the others", "[front][output_projection]") {
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   ProjectionFactors factors(2, 3);
   std::vector<half> w(10 * 6, half(0.5f));
   factors.add_layer(res, MatrixView<const half>::packed(w.data(), 10, 6));

@@ -9,13 +9,12 @@
 #include "catch.hpp"
 #include "core/errors.hpp"
 #include "kvevict/cpu/query_moments.hpp"
-#include "kvevict/cpu/resources.hpp"
 #include "ops/attention_case.hpp"
 #include "reference/rope.hpp"
+#include "support/backend.hpp"
 #include "support/tolerance.hpp"
 
 using namespace kvevict_test;
-using kvevict::CpuResources;
 using kvevict::FutureProbesOptions;
 using kvevict::plan_future_probes;
 using kvevict::ProbePlan;
@@ -107,7 +106,7 @@ TEST_CASE("probes are the planned queries, rotated", "[front][probes]") {
         queries.exact, reference::Rows(plan.rows.begin(), plan.rows.end()),
         reference::Positions(plan.positions.begin(), plan.positions.end()), c.same);
     for (const int threads : {1, 3}) {
-      CpuResources res({.threads = threads});
+      TestResources res({.threads = threads});
       kvevict::Probes probes = future_probes(res, queries.view(), c.rope, options);
       REQUIRE(probes.count() == 30);
       Comparison comparison;
@@ -136,7 +135,7 @@ TEST_CASE("probes are the planned queries, rotated", "[front][probes]") {
 
 TEST_CASE("position zero changes nothing", "[front][probes]") {
   const QueriesCase<float> queries(2, 6, 8, 4);
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   kvevict::Probes probes = rotate_probes(res, queries.view(), Rope{}, ProbePlan{{5, 2}, {0, 0}});
   for (std::int64_t d = 0; d < 8; ++d) {
     REQUIRE(probes.queries()(1, 0, d) == queries.data[static_cast<std::size_t>((6 + 5) * 8 + d)]);
@@ -158,7 +157,7 @@ TEST_CASE("plans refuse what they cannot use", "[front][probes]") {
   REQUIRE(problem(100, {.next_position = 2147483647}) ==
           "next_position is 2147483647, must be at most 2^31 - 1 with the probes behind it");
   const QueriesCase<float> queries(1, 6, 8, 4);
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   REQUIRE(refused([&] {
             rotate_probes(res, queries.view(), Rope{}, ProbePlan{{6}, {0}});
           }) == "plan.rows is 6, must be in [0, queries.count), count = 6");

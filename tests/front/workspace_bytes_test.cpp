@@ -15,10 +15,10 @@
 #include "kvevict/policies/keydiff.hpp"
 #include "kvevict/policies/knorm.hpp"
 #include "ops/rows_case.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 using kvevict::Budget;
-using kvevict::CpuResources;
 using kvevict::GlobalBudget;
 using kvevict::KvView;
 using kvevict::Selection;
@@ -32,7 +32,7 @@ void check(const P& policy, const RowsCase<float>& keys, const A& allocator) {
   const auto cache = cache_of(keys);
   const Budget budget = Budget::rows(20);
   const kvevict::Protect protect{.sinks = 2};
-  CpuResources owning({.threads = 2});
+  TestResources owning({.threads = 2});
   const std::int64_t bytes = workspace_bytes(owning, policy, cache, {}, budget, protect, allocator);
   const Selection want = evict(owning, policy, cache, {}, budget, protect, allocator);
   INFO(policy.name());
@@ -44,9 +44,9 @@ void check(const P& policy, const RowsCase<float>& keys, const A& allocator) {
   std::vector<std::byte> memory(size + 256);
   std::byte* aligned = memory.data();
   while (reinterpret_cast<std::uintptr_t>(aligned) % 256 != 0) ++aligned;
-  CpuResources exact({.threads = 2, .workspace = aligned, .workspace_bytes = size});
+  TestResources exact({.threads = 2, .workspace = aligned, .workspace_bytes = size});
   REQUIRE(evict(exact, policy, cache, {}, budget, protect, allocator) == want);
-  CpuResources shorter({.threads = 2, .workspace = aligned, .workspace_bytes = size - 1});
+  TestResources shorter({.threads = 2, .workspace = aligned, .workspace_bytes = size - 1});
   REQUIRE(refused([&] { evict(shorter, policy, cache, {}, budget, protect, allocator); },
                   kvevict::ErrorKind::backend)
               .substr(0, 10) == "workspace.");
@@ -66,7 +66,7 @@ TEST_CASE("asking for the size computes and reads nothing", "[front][workspace_b
   // Rows at an address that nobody may touch.
   const float* nowhere = reinterpret_cast<const float*>(std::uintptr_t{64});
   const auto cache = KvView<const float>::hnd(nowhere, nowhere, 8, 100000, 64);
-  const CpuResources res({.threads = 4});
+  const TestResources res({.threads = 4});
   const std::int64_t bytes =
       workspace_bytes(res, kvevict::KeyDiff{}, cache, {}, Budget::evict_ratio(0.5));
   REQUIRE(bytes > 8 * 100000 * 4);
@@ -77,7 +77,7 @@ TEST_CASE("the size grows with rows and threads", "[front][workspace_bytes]") {
   const RowsCase<float> small(RowsForm::head_first, {10}, 8, 1);
   const RowsCase<float> large(RowsForm::head_first, {1000}, 8, 1);
   const auto bytes = [](const RowsCase<float>& keys, int threads) {
-    const CpuResources res({.threads = threads});
+    const TestResources res({.threads = threads});
     return workspace_bytes(res, kvevict::KNorm{}, cache_of(keys), {}, Budget::rows(4));
   };
   REQUIRE(bytes(small, 1) < bytes(large, 1));
@@ -86,7 +86,7 @@ TEST_CASE("the size grows with rows and threads", "[front][workspace_bytes]") {
 
 TEST_CASE("the size is refused for what the call would refuse", "[front][workspace_bytes]") {
   const RowsCase<float> keys(RowsForm::head_first, {10}, 8, 1);
-  const CpuResources res({.threads = 1});
+  const TestResources res({.threads = 1});
   GivenScores needy{.scores = std::vector<float>(10, 1.0f)};
   needy.evidence = {kvevict::EvidenceKind::probes};
   REQUIRE(refused([&] { workspace_bytes(res, needy, cache_of(keys), {}, Budget::rows(4)); }) ==

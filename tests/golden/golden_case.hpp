@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "kvevict/any_policy.hpp"
-#include "kvevict/cpu/resources.hpp"
 #include "kvevict/query_stats.hpp"
+#include "support/backend.hpp"
 #include "support/golden.hpp"
 
 namespace kvevict_test {
@@ -51,7 +51,7 @@ class GoldenCase {
   }
   kvevict::AttentionMass<> mass(const Pairs& parameters);
 
-  kvevict::CpuResources res_{{.threads = 1}};
+  TestResources res_{{.threads = 1}};
   std::vector<float> keys_;
   std::vector<float> values_;
   std::vector<kvevict::half> half_keys_;

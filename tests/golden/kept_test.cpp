@@ -5,11 +5,12 @@
 #include "catch.hpp"
 #include "golden/golden_checks.hpp"
 #include "policies/any_policy_calls.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 
 TEST_CASE("golden: every stored kept set of a policy is reproduced exactly", "[golden]") {
-  kvevict::CpuResources res({.threads = 2});
+  TestResources res({.threads = 2});
   std::size_t count = 0;
   for (const GoldenEntry& entry : golden_data().entries("kept")) {
     if (entry.policy == "ProbeAttention") continue;  // not a policy: see probe_attention_test.cpp

@@ -11,6 +11,7 @@
 #include "kvevict/cpu/select_top.hpp"
 #include "kvevict/evict.hpp"
 #include "policies/any_policy_calls.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 using kvevict::AttentionStatistic;
@@ -25,7 +26,7 @@ std::vector<float> scores_of(const GoldenEntry& entry, const kvevict::KvView<con
   const auto statistic = name == "mean"  ? AttentionStatistic::mean
                          : name == "rms" ? AttentionStatistic::root_mean_square
                                          : AttentionStatistic::maximum;
-  kvevict::CpuResources res({.threads = 2});
+  TestResources res({.threads = 2});
   const auto per_query_head =
       kvevict::RowLayout<>::uniform(GoldenCase::query_heads, GoldenCase::rows);
   std::vector<float> weights(static_cast<std::size_t>(per_query_head.total()));
@@ -44,7 +45,7 @@ template <class Allocator>
 kvevict::Selection select(const GoldenEntry& entry, const Allocator& allocator) {
   const kvevict::KvView<const float> cache = golden_case(entry).cache();
   std::vector<float> scores = scores_of(entry, cache);
-  kvevict::CpuResources res({.threads = 2});
+  TestResources res({.threads = 2});
   kvevict::Selection kept;
   kvevict::select_rows(res, kept, kvevict::ScoreView<>{scores.data(), cache.layout()}, cache, true,
                        golden_budget(entry), golden_protection(entry), allocator);

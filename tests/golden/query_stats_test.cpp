@@ -7,6 +7,7 @@
 #include "golden/golden_checks.hpp"
 #include "kvevict/cpu/query_moments.hpp"
 #include "kvevict/probes.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 
@@ -75,7 +76,7 @@ TEST_CASE("golden: the average of the future rotations", "[golden]") {
 }
 
 TEST_CASE("golden: queries rotated to their own positions", "[golden]") {
-  kvevict::CpuResources res({.threads = 2});
+  TestResources res({.threads = 2});
   for (const char* const name : {"gpl3_l09", "code_l17"}) {
     const GoldenEntry& entry = golden_data().entry(std::string(name) + "/tensor/rotated_queries");
     const auto window = static_cast<std::int32_t>(required_integer(entry.evidence, "window"));
@@ -93,7 +94,7 @@ TEST_CASE("golden: queries rotated to their own positions", "[golden]") {
 }
 
 TEST_CASE("golden: probes are queries of the context at positions of the future", "[golden]") {
-  kvevict::CpuResources res({.threads = 2});
+  TestResources res({.threads = 2});
   for (const char* const name : {"gpl3_l09", "code_l17"}) {
     const std::string folder = std::string(name) + "/input/";
     const GoldenEntry& entry = golden_data().entry(folder + "probe_queries");

@@ -5,6 +5,7 @@
 #include "catch.hpp"
 #include "golden/golden_checks.hpp"
 #include "policies/any_policy_calls.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 
@@ -12,7 +13,7 @@ namespace {
 
 template <class T>
 std::vector<float> scores_of(const GoldenEntry& entry, const kvevict::KvView<const T>& cache) {
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   std::vector<float> scores(static_cast<std::size_t>(cache.layout().total()));
   kvevict::score_rows(res, golden_policy(entry), cache, golden_case(entry).evidence(entry),
                       kvevict::ScoreView<>{scores.data(), cache.layout()});

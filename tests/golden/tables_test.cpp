@@ -8,8 +8,8 @@
 
 #include "catch.hpp"
 #include "kvevict/core/budget.hpp"
-#include "kvevict/cpu/resources.hpp"
 #include "kvevict/cpu/select_top.hpp"
+#include "support/backend.hpp"
 #include "support/golden.hpp"
 
 using namespace kvevict_test;
@@ -18,7 +18,7 @@ namespace {
 
 // The `count` rows that survive of one head with these scores.
 std::vector<std::int32_t> select(std::vector<float> scores, std::int64_t count) {
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   const auto layout = kvevict::RowLayout<>::uniform(1, static_cast<std::int64_t>(scores.size()));
   std::vector<std::int32_t> kept(static_cast<std::size_t>(count));
   kvevict::select_top(res, kvevict::ScoreView<>{scores.data(), layout},

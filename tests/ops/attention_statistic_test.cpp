@@ -11,6 +11,7 @@
 #include "ops/attention_case.hpp"
 #include "ops/op_runs.hpp"
 #include "ops/rows_case.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 using kvevict::AttentionStatistic;
@@ -157,7 +158,7 @@ TEST_CASE("a NaN query stays visible in every statistic, in its own head only",
 
 TEST_CASE("attention refuses shapes that do not fit", "[ops][attention]") {
   const RowsCase<float> rows(RowsForm::packed, {3, 5}, 4, 1);
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   std::vector<float> out(64);
   const auto problem = [&](int heads, int count, int dim, float decay) {
     return refused([&] {

@@ -10,6 +10,7 @@
 #include "kvevict/cpu/baseline_scores.hpp"
 #include "kvevict/math/random.hpp"
 #include "ops/op_runs.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 using kvevict::RowLayout;
@@ -51,7 +52,7 @@ TEST_CASE("recency scores rank sinks first, then the newest", "[ops][baseline]")
 }
 
 TEST_CASE("recency ranks stay exact integers up to 2^24 rows", "[ops][baseline]") {
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   constexpr std::int64_t most = std::int64_t{1} << 24;
   FarMemory<float> memory(most + 1);
   const auto call = [&](std::int64_t rows, std::int64_t sinks) {

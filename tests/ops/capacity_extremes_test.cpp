@@ -6,6 +6,7 @@
 #include "catch.hpp"
 #include "kvevict/cpu/capacity.hpp"
 #include "ops/weighted_rows_case.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 using kvevict::MatrixBatchView;
@@ -164,7 +165,7 @@ TEST_CASE("inverse factors multiply to the inverse", "[ops][capacity]") {
   const Transforms transforms(1, d, 6);
   std::vector<double> grams(d * d);
   std::vector<float> factors(d * d);
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   const auto gram = MatrixBatchView<double>::packed(grams.data(), 1, d, d);
   const auto factor = MatrixBatchView<float>::packed(factors.data(), 1, d, d);
   weighted_gram(res, rows.view(), roots.view(), gram);

@@ -9,6 +9,7 @@
 #include "core/errors.hpp"
 #include "kvevict/cpu/capacity.hpp"
 #include "ops/weighted_rows_case.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 using kvevict::bfloat16;
@@ -171,7 +172,7 @@ TEST_CASE("capacity refuses what does not fit", "[ops][capacity]") {
   Roots roots(rows.layout(), 1, 5);
   Roots twice(rows.layout(), 2, 5);
   std::vector<float> out(200);
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   const auto problem = [&](Roots& gram, Roots& leverage, const kvevict::RowLayout<>& scores,
                            const MatrixBatchView<const float>& transforms, const Noise& noise) {
     return refused([&] {

@@ -8,8 +8,8 @@
 #include "catch.hpp"
 #include "core/errors.hpp"
 #include "kvevict/cpu/gather.hpp"
-#include "kvevict/cpu/resources.hpp"
 #include "ops/rows_case.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 using kvevict::bfloat16;
@@ -71,7 +71,7 @@ TEMPLATE_TEST_CASE("compaction in place moves the kept rows and nothing else", "
           }
           for (const int threads : {1, 3}) {
             RowsCase<TestType> once = rows.copy();
-            kvevict::CpuResources res({.threads = threads});
+            TestResources res({.threads = threads});
             compact_rows(res, kept.view(), once.writable());
             INFO(rows.describe() << ", probability " << probability << ", threads " << threads);
             REQUIRE(bytes_of(once.memory()) == bytes_of(want.memory()));
@@ -100,7 +100,7 @@ TEMPLATE_TEST_CASE("gathering writes the kept rows of another layout and nothing
               }
             }
           }
-          kvevict::CpuResources res({.threads = 2});
+          TestResources res({.threads = 2});
           gather_rows(res, kept.view(), rows.view(), target.writable());
           INFO(rows.describe() << ", to form " << static_cast<int>(form));
           REQUIRE(bytes_of(target.memory()) == bytes_of(want.memory()));
@@ -121,7 +121,7 @@ TEST_CASE("rows are copied bit by bit, whatever they hold", "[ops][gather]") {
   const std::vector<std::int64_t> counts = {4095};
   std::int32_t* out = kept.reshape(counts);
   for (std::int32_t i = 0; i < 4095; ++i) out[i] = i + 1;
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   compact_rows(res, kept.view(),
                kvevict::RowsView<half>::strided(copy.data(), 1, 4096, 16, 65536, 16));
   REQUIRE(same_bytes(copy.data(), data.data() + 16, 4095 * 16 * sizeof(half)));
@@ -138,7 +138,7 @@ TEST_CASE("positions are gathered in every form", "[ops][gather]") {
   const std::vector<std::int32_t> stored = {10, 20, 30, 40, 5, 6, 7, 8, 9};
   const std::vector<std::int32_t> shared = {2, 4, 8, 16, 32};
   const std::int32_t* table[] = {stored.data() + 5, nullptr, stored.data()};
-  kvevict::CpuResources res({.threads = 2});
+  TestResources res({.threads = 2});
 
   const auto gathered = [&](const HostPositions& from) {
     std::vector<std::int32_t> out(5 + 2, -7);
@@ -172,7 +172,7 @@ TEST_CASE("positions are gathered in every form", "[ops][gather]") {
 TEST_CASE("rows of another dimension are refused", "[ops][gather]") {
   RowsCase<float> from(RowsForm::packed, {3}, 4, 1);
   RowsCase<float> to(RowsForm::packed, {3}, 5, 1);
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   const Selection kept = random_selection(from.layout(), 1.0, 1);
   REQUIRE(refused([&] { gather_rows(res, kept.view(), from.view(), to.writable()); }) ==
           "to.dim is 5, must be equal to 4");

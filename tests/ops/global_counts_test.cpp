@@ -8,8 +8,8 @@
 #include "catch.hpp"
 #include "core/errors.hpp"
 #include "kvevict/cpu/global_counts.hpp"
-#include "kvevict/cpu/resources.hpp"
 #include "reference/selection.hpp"
+#include "support/backend.hpp"
 #include "support/random.hpp"
 
 using namespace kvevict_test;
@@ -41,8 +41,8 @@ struct Heads {
 std::vector<std::int64_t> counts_of(Heads& heads, std::int64_t total, std::int64_t floor = 0,
                                     std::int64_t cap = no_cap, const Protect& protect = {}) {
   std::vector<std::int64_t> first;
-  for (int threads = 1; threads <= 3; ++threads) {
-    kvevict::CpuResources res({.threads = threads});
+  for (const int threads : thread_counts) {
+    TestResources res({.threads = threads});
     std::vector<std::int64_t> counts(static_cast<std::size_t>(heads.heads()), -1);
     const kvevict::AllocationInput<> input{{heads.scores.data(), heads.layout()},
                                            HostPositions::packed(heads.positions.data()),

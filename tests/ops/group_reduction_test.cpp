@@ -10,6 +10,7 @@
 #include "core/errors.hpp"
 #include "kvevict/cpu/group_reduction.hpp"
 #include "ops/op_runs.hpp"
+#include "support/backend.hpp"
 #include "support/random.hpp"
 
 using namespace kvevict_test;
@@ -140,7 +141,7 @@ TEST_CASE("a group of one is copied, also onto itself", "[ops][group_reduction]"
 }
 
 TEST_CASE("shapes that do not divide are refused", "[ops][group_reduction]") {
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   std::vector<float> data(40);
   const auto problem = [&](std::int64_t in_heads, std::int64_t rows) {
     return refused([&] {

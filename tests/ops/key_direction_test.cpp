@@ -11,6 +11,7 @@
 #include "ops/op_runs.hpp"
 #include "ops/rows_case.hpp"
 #include "reference/linear.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 using kvevict::bfloat16;
@@ -166,7 +167,7 @@ TEST_CASE("NaN in a row is NaN in its cosine alone", "[ops][key_direction]") {
 
 TEST_CASE("directions of another shape are refused", "[ops][key_direction]") {
   const RowsCase<float> rows(RowsForm::packed, {3, 5}, 4, 1);
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   std::vector<float> out(20);
   const auto matrix = [&](int heads, int dim) {
     return MatrixView<float>::packed(out.data(), heads, dim);

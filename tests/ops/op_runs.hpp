@@ -9,7 +9,7 @@
 
 #include "catch.hpp"
 #include "kvevict/core/scores.hpp"
-#include "kvevict/cpu/resources.hpp"
+#include "support/backend.hpp"
 #include "support/tolerance.hpp"
 
 namespace kvevict_test {
@@ -30,8 +30,8 @@ std::vector<float> scores_of(const kvevict::RowLayout<>& layout, Op&& op,
   constexpr float guard = 12345.75f;
   const auto total = static_cast<std::size_t>(layout.total());
   std::vector<float> first;
-  for (int threads = 1; threads <= 3; ++threads) {
-    kvevict::CpuResources res({.threads = threads});
+  for (const int threads : thread_counts) {
+    TestResources res({.threads = threads});
     std::vector<float> memory(total + 2 * margin, guard);
     std::fill_n(memory.begin() + margin, total, std::numeric_limits<float>::quiet_NaN());
     if (!initial.empty()) {

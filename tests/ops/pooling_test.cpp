@@ -9,6 +9,7 @@
 #include "kvevict/cpu/pooling.hpp"
 #include "ops/op_runs.hpp"
 #include "reference/attention.hpp"
+#include "support/backend.hpp"
 #include "support/random.hpp"
 
 using namespace kvevict_test;
@@ -145,7 +146,7 @@ TEST_CASE("NaN spreads over its neighbourhood and no further", "[ops][pooling]")
 }
 
 TEST_CASE("kernels that have no centre are refused", "[ops][pooling]") {
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   std::vector<float> values(12);
   const auto layout = RowLayout<>::uniform(2, 3);
   const auto problem = [&](std::int64_t kernel, const RowLayout<>& scores) {

@@ -8,8 +8,8 @@
 #include "catch.hpp"
 #include "core/errors.hpp"
 #include "kvevict/cpu/projection_factor.hpp"
-#include "kvevict/cpu/resources.hpp"
 #include "reference/linear.hpp"
+#include "support/backend.hpp"
 #include "support/random.hpp"
 
 using namespace kvevict_test;
@@ -27,7 +27,7 @@ std::vector<float> factors_of(const MatrixView<const T>& w_o, std::int64_t heads
                               std::int64_t dim) {
   std::vector<float> first;
   for (const int threads : {1, 3}) {
-    kvevict::CpuResources res({.threads = threads});
+    TestResources res({.threads = threads});
     std::vector<float> out(static_cast<std::size_t>(heads * dim * dim), -1.0f);
     projection_factors(res, w_o, MatrixBatchView<float>::packed(out.data(), heads, dim, dim));
     if (threads == 1) first = out;
@@ -148,7 +148,7 @@ TEST_CASE("a stacked factor has the sum of its group's metrics", "[ops][projecti
   for (const std::int64_t group : {1, 2, 4}) {
     const std::vector<float> factors = random_values(Shape::normal, 2 * group * dim * dim, 4);
     std::vector<float> out(2 * dim * dim, -1.0f);
-    kvevict::CpuResources res({.threads = 2});
+    TestResources res({.threads = 2});
     stack_factors(res, MatrixBatchView<const float>::packed(factors.data(), 2 * group, dim, dim),
                   MatrixBatchView<float>::packed(out.data(), 2, dim, dim));
     for (std::size_t h = 0; h < 2; ++h) {
@@ -165,7 +165,7 @@ TEST_CASE("a stacked factor has the sum of its group's metrics", "[ops][projecti
 }
 
 TEST_CASE("projections of another shape are refused", "[ops][projection]") {
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   std::vector<float> data(400);
   const auto matrices = [&](int count, int dim) {
     return MatrixBatchView<float>::packed(data.data(), count, dim, dim);

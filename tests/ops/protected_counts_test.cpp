@@ -6,10 +6,10 @@
 
 #include "catch.hpp"
 #include "core/errors.hpp"
-#include "kvevict/cpu/resources.hpp"
 #include "kvevict/cpu/select_top.hpp"
 #include "kvevict/ops/select_top.hpp"
 #include "reference/selection.hpp"
+#include "support/backend.hpp"
 #include "support/random.hpp"
 
 using namespace kvevict_test;
@@ -23,7 +23,7 @@ namespace {
 // One value behind the counts, which must stay as it is.
 std::vector<std::int64_t> counts_of(const RowLayout<>& layout, const HostPositions& positions,
                                     const Protect& protect) {
-  kvevict::CpuResources res({.threads = 2});
+  TestResources res({.threads = 2});
   std::vector<std::int64_t> held(static_cast<std::size_t>(layout.heads()) + 1, -5);
   protected_counts(res, positions, protect, layout, held.data());
   REQUIRE(held.back() == -5);

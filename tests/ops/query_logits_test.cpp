@@ -9,6 +9,7 @@
 #include "kvevict/cpu/query_logits.hpp"
 #include "ops/op_runs.hpp"
 #include "ops/rows_case.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 using kvevict::bfloat16;
@@ -210,7 +211,7 @@ TEST_CASE("what a covariance needs", "[ops][query_logits]") {
 
 TEST_CASE("statistics of another shape are refused", "[ops][query_logits]") {
   const RowsCase<float> rows(RowsForm::packed, {3, 5}, 4, 1);
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   std::vector<float> out(64);
   const kvevict::ScoreView<> scores{out.data(), rows.layout()};
   const auto vectors = [&](int heads, int dim) {

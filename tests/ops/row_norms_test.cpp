@@ -11,6 +11,7 @@
 #include "ops/op_runs.hpp"
 #include "ops/rows_case.hpp"
 #include "reference/linear.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 using kvevict::bfloat16;
@@ -73,7 +74,7 @@ TEST_CASE("norms at the ends of the element types' ranges", "[ops][row_norms]") 
 
 TEST_CASE("row norms refuse scores of another shape", "[ops][row_norms]") {
   const RowsCase<float> rows(RowsForm::packed, {3, 5}, 4, 1);
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   std::vector<float> out(20);
   REQUIRE(refused([&] {
             row_norms(res, rows.view(), 1.0f,

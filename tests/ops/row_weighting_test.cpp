@@ -11,6 +11,7 @@
 #include "ops/op_runs.hpp"
 #include "ops/rows_case.hpp"
 #include "reference/linear.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 using kvevict::bfloat16;
@@ -241,7 +242,7 @@ TEST_CASE("a product of Jacobian and covariance roots", "[ops][row_weighting]") 
 
 TEST_CASE("weighting refuses what does not fit", "[ops][row_weighting]") {
   const RowsCase<float> rows(RowsForm::packed, {3, 5}, 4, 1);
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   std::vector<float> data(400);
   const auto problem = [&](const RowLayout<>& scores, int matrices, int dim, double epsilon) {
     return refused([&] {

@@ -10,6 +10,7 @@
 #include "core/errors.hpp"
 #include "kvevict/cpu/softmax.hpp"
 #include "ops/op_runs.hpp"
+#include "support/backend.hpp"
 #include "support/random.hpp"
 
 using namespace kvevict_test;
@@ -204,7 +205,7 @@ TEST_CASE("huge finite logits are no infinity", "[ops][softmax]") {
 }
 
 TEST_CASE("a negative number of skipped rows is refused", "[ops][softmax]") {
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   float z = 0;
   REQUIRE(refused([&] {
             softmax(res, kvevict::ScoreView<>{&z, RowLayout<>::uniform(1, 1)}, -1,

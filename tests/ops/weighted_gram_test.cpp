@@ -5,6 +5,7 @@
 #include "core/errors.hpp"
 #include "kvevict/cpu/capacity.hpp"
 #include "ops/weighted_rows_case.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 using kvevict::bfloat16;
@@ -19,7 +20,7 @@ std::vector<double> grams_of(const RowsCase<T>& rows, Roots& roots) {
   const std::int64_t blocks = roots.layout.heads();
   std::vector<double> first;
   for (const int threads : {1, 3}) {
-    kvevict::CpuResources res({.threads = threads});
+    TestResources res({.threads = threads});
     std::vector<double> out(static_cast<std::size_t>(blocks * rows.dim() * rows.dim()), -1.0);
     weighted_gram(res, rows.view(), roots.view(),
                   MatrixBatchView<double>::packed(out.data(), blocks, rows.dim(), rows.dim()));
@@ -77,7 +78,7 @@ TEST_CASE("Gram matrices may be written with strides", "[ops][capacity]") {
   MatrixBatchView<double> strided = MatrixBatchView<double>::packed(memory.data(), 2, 3, 3);
   strided.stride[0] = 40;
   strided.stride[1] = 9;
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   weighted_gram(res, rows.view(), roots.view(), strided);
   int untouched = 0;
   for (const double value : memory) untouched += value == -7.0 ? 1 : 0;
@@ -94,7 +95,7 @@ TEST_CASE("Gram matrices may be written with strides", "[ops][capacity]") {
 TEST_CASE("Gram matrices of another shape are refused", "[ops][capacity]") {
   const RowsCase<float> rows(RowsForm::packed, {3, 5}, 4, 1);
   Roots roots(rows.layout(), 1, 5);
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   std::vector<double> out(200);
   const auto problem = [&](int blocks, int dim) {
     return refused([&] {

@@ -3,14 +3,18 @@
 
 #include "kvevict/allocators/global.hpp"
 #include "kvevict/any_policy.hpp"
-#include "kvevict/cpu/resources.hpp"
 #include "kvevict/evict.hpp"
+#include "support/backend.hpp"
 
 // The library's calls with a policy chosen at run time instantiate every policy, which takes a
 // compiler far longer than any test. They are compiled once for each element type, in
 // any_policy_calls_*.cpp; a test that includes this header and links kvevict_policy_calls only
 // parses them. All of evict, workspace_bytes and score_rows goes through these. The attention of
 // probes comes along.
+#if defined(KVEVICT_TEST_MIRROR)
+#include "cuda/mirror/mirror_policies.hpp"
+#define KVEVICT_TEST_ANY_POLICY_CALLS(prefix, T)
+#else
 #define KVEVICT_TEST_ANY_POLICY_CALLS(prefix, T)                                                \
   prefix template void kvevict::score_rows(kvevict::CpuResources&, const kvevict::AnyPolicy&,   \
                                            const kvevict::KvView<const T>&,                     \
@@ -27,6 +31,7 @@
       kvevict::CpuResources&, const kvevict::RowsView<const T>&, const kvevict::Positions<>&,   \
       const kvevict::ProbeQueries<>&, float, kvevict::AttentionStatistic, kvevict::ScoreView<>, \
       float);
+#endif
 
 KVEVICT_TEST_ANY_POLICY_CALLS(extern, float)
 KVEVICT_TEST_ANY_POLICY_CALLS(extern, kvevict::half)
@@ -36,9 +41,9 @@ namespace kvevict_test {
 
 // state.observe(res, cache, window); a member function of a class is inline, so that only a
 // function of our own keeps its instantiation out of the tests.
-void observe(kvevict::CpuResources& res, kvevict::H2O::State& state,
+void observe(TestResources& res, kvevict::H2O::State& state,
              const kvevict::KvView<const float>& cache, const kvevict::QueryWindow<>& window);
-void observe(kvevict::CpuResources& res, kvevict::H2O::State& state,
+void observe(TestResources& res, kvevict::H2O::State& state,
              const kvevict::KvView<const kvevict::half>& cache,
              const kvevict::QueryWindow<>& window);
 

@@ -12,6 +12,7 @@
 #include "policies/policy_inputs.hpp"
 #include "reference/capacity.hpp"
 #include "reference/random_inputs.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 using kvevict::AnyPolicy;
@@ -30,7 +31,7 @@ struct Outcome {
 Outcome score(const Jacap& policy, const reference::Inputs& inputs) {
   const PackedCache<float> cache(inputs);
   const PolicyEvidence evidence(inputs);
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   Outcome outcome;
   outcome.scores.resize(static_cast<std::size_t>(cache.layout().total()));
   kvevict::score_rows(res, AnyPolicy(policy), cache.view(), evidence.view(),

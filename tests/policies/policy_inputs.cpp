@@ -7,6 +7,7 @@
 #include "kvevict/cpu/projection_factor.hpp"
 #include "kvevict/output_projection.hpp"
 #include "policies/any_policy_calls.hpp"
+#include "support/backend.hpp"
 
 namespace kvevict_test {
 
@@ -96,7 +97,7 @@ PolicyEvidence::PolicyEvidence(const reference::Inputs& inputs) {
 }
 
 Evidence<> PolicyEvidence::with_mass(const H2O& policy, const PackedCache<float>& cache) {
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   H2O::State state(policy);
   observe(res, state, cache.view(), *evidence_.query_window);
   const AttentionMass<> mass = state.mass();
@@ -125,7 +126,7 @@ std::vector<float> PolicyEvidence::all_values() const {
 
 std::vector<float> projection_factors(const std::vector<float>& w_o, std::int64_t hidden,
                                       std::int64_t heads, std::int64_t dim) {
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   ProjectionFactors factors(heads, dim);
   factors.add_layer(res, MatrixView<const float>::packed(w_o.data(), hidden, heads * dim));
   const MatrixBatchView<const float> view = factors.view().factors;
@@ -141,7 +142,7 @@ AnyPolicy make_policy(const std::string& name, const Pairs& parameters) {
 std::vector<float> library_scores(const AnyPolicy& policy, const reference::Inputs& inputs) {
   const PackedCache<float> cache(inputs);
   PolicyEvidence evidence(inputs);
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   std::vector<float> scores(static_cast<std::size_t>(cache.layout().total()));
   score_rows(res, policy, cache.view(), evidence.for_policy(policy, cache),
              ScoreView<>{scores.data(), cache.layout()});

@@ -12,6 +12,7 @@
 #include "policies/any_policy_calls.hpp"
 #include "policies/policy_inputs.hpp"
 #include "reference/random_inputs.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 
@@ -85,7 +86,7 @@ TEST_CASE("Random: numbers are uniform in [0, 1)", "[policies][random]") {
 TEST_CASE("Random: every row can survive", "[policies][random]") {
   const reference::Inputs inputs = reference::random_inputs({.group = 1, .rows = {12}}, 1);
   const PackedCache<float> cache(inputs);
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   std::set<std::int32_t> survivors;
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     const kvevict::Selection kept =

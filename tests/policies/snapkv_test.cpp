@@ -12,6 +12,7 @@
 #include "policies/edit_inputs.hpp"
 #include "policies/policy_inputs.hpp"
 #include "reference/random_inputs.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 using kvevict::SnapKV;
@@ -95,7 +96,7 @@ TEST_CASE("SnapKV: uniform attention ties every row and evicts none of the windo
 
   const PackedCache<float> cache(inputs);
   PolicyEvidence evidence(inputs);
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   const kvevict::Selection kept =
       kvevict::evict(res, kvevict::AnyPolicy(policy), cache.view(), evidence.view(),
                      kvevict::Budget::rows(10), policy.suggested_protection());
@@ -120,7 +121,7 @@ TEST_CASE("SnapKV: evicting after every chunk never exceeds the budget", "[polic
   const reference::Inputs whole =
       reference::random_inputs({.group = 2, .rows = {32}, .queries = 32}, 9);
   const kvevict::AnyPolicy policy(SnapKV{.window = 4, .kernel = 3});
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   std::vector<std::size_t> held;
   for (std::size_t chunk = 0; chunk < 4; ++chunk) {
     for (std::size_t i = 0; i < 8; ++i) held.push_back(8 * chunk + i);

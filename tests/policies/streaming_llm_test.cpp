@@ -10,6 +10,7 @@
 #include "policies/any_policy_calls.hpp"
 #include "policies/policy_inputs.hpp"
 #include "reference/random_inputs.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 using kvevict::Budget;
@@ -25,7 +26,7 @@ reference::Positions kept(std::int64_t sinks, const reference::Positions& positi
   inputs.values = inputs.keys;
   inputs.row_positions = {positions};
   const PackedCache<float> cache(inputs);
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   const kvevict::Selection selection =
       kvevict::evict(res, kvevict::AnyPolicy(StreamingLLM{.sinks = sinks}), cache.view(), {},
                      Budget::rows(budget));
@@ -89,7 +90,7 @@ TEST_CASE("StreamingLLM: ranks beyond the integers of fp32 are refused", "[polic
   float scores = 0;
   const std::int64_t rows = (std::int64_t{1} << 24) + 1;
   const auto cache = kvevict::KvView<const float>::hnd(&nothing, &nothing, 1, rows, 1);
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   try {
     kvevict::score_rows(res, kvevict::AnyPolicy(StreamingLLM{}), cache, {},
                         kvevict::ScoreView<>{&scores, cache.layout()});

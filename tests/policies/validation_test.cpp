@@ -8,6 +8,7 @@
 #include "policies/any_policy_calls.hpp"
 #include "policies/policy_inputs.hpp"
 #include "reference/random_inputs.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 using namespace kvevict;
@@ -43,7 +44,7 @@ TEST_CASE("validation: bad parameters are refused by every call", "[policies][pa
   const Evidence<> given = evidence.with_mass(H2O{}, cache);
   for (const Case& entry : cases) {
     INFO(entry.policy.name() << " " << entry.argument << "=" << entry.value);
-    CpuResources res({.threads = 1});
+    TestResources res({.threads = 1});
     std::vector<float> scores(100, 7.0f);
     const auto refused = [&](const auto& call) {
       try {

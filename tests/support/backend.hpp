@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Which backend the tests of results run on. They are compiled twice: as they are for the CPU, and
+// with KVEVICT_TEST_MIRROR for a device, see cuda/mirror.
+#if defined(KVEVICT_TEST_MIRROR)
+#include "cuda/mirror/mirror_ops.hpp"
+#else
+#include "kvevict/cpu/resources.hpp"
+#endif
+
+namespace kvevict_test {
+
+#if defined(KVEVICT_TEST_MIRROR)
+using TestResources = MirrorResources;
+inline constexpr bool on_cpu = false;
+/// Numbers of threads whose results must be equal bit by bit.
+inline constexpr int thread_counts[] = {1};
+#else
+using TestResources = kvevict::CpuResources;
+inline constexpr bool on_cpu = true;
+inline constexpr int thread_counts[] = {1, 2, 3};
+#endif
+
+/// What suits the backend: a size that emulated hardware can bear, or a tolerance.
+template <class T>
+constexpr T for_backend(const T& cpu, const T& device) {
+  return on_cpu ? cpu : device;
+}
+
+}  // namespace kvevict_test
