@@ -13,7 +13,7 @@
 namespace kvevict::cuda {
 
 /// Rows [begin, end) of a head.
-struct RowRange {
+struct RowSpan {
   std::int64_t begin;
   std::int64_t end;
 };
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(score_threads)
   const std::int64_t split = blockIdx.x % maxima.splits;
   const std::int64_t length = Splits::length(scores.layout.rows(head));
   if (split * length >= scores.layout.rows(head)) return;
-  const RowRange rows = range(head);
+  const RowSpan rows = range(head);
   const std::int64_t begin = rows.begin > split * length ? rows.begin : split * length;
   const std::int64_t end = rows.end < (split + 1) * length ? rows.end : (split + 1) * length;
   const float* values = scores.head(head);

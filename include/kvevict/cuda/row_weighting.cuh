@@ -61,7 +61,7 @@ struct OtherRows {
   RaisedRows<MemorySpace::device> raised;
   RowLayout<MemorySpace::device> layout;
 
-  __device__ RowRange operator()(std::int64_t head) const {
+  __device__ RowSpan operator()(std::int64_t head) const {
     const std::int64_t end = count_below<score_threads>(positions.row(head, layout),
                                                         raised.from.of(head), layout.rows(head));
     return {raised.first < end ? raised.first : end, end};
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(Threads)
                      SplitMaxima<MaximumNumber> maxima) {
   const std::int64_t head = blockIdx.x;
   const std::int64_t rows = scores.layout.rows(head);
-  const RowRange range = others(head);
+  const RowSpan range = others(head);
   const float largest = maxima.of_head<Threads>(head, rows);
   const float value = range.begin == range.end ? 0.0f : largest;
   float* out = scores.head(head);
@@ -87,7 +87,7 @@ struct RowsAfter {
   std::int64_t skipped;
   RowLayout<MemorySpace::device> layout;
 
-  __device__ RowRange operator()(std::int64_t head) const {
+  __device__ RowSpan operator()(std::int64_t head) const {
     const std::int64_t rows = layout.rows(head);
     return {skipped < rows ? skipped : rows, rows};
   }
