@@ -92,13 +92,17 @@ __global__ void __launch_bounds__(128, Columns > 64 ? 3 : 4)
   for (std::int64_t first = 0; first < stacked.count(); first += Columns) {
     tile.set_queries(h, first);
     int seen = 0;
+    QueryWeight weight{0.0f, 0.0f, 0.0f, 0.0f};
     if (thread < Columns && first + thread < stacked.count()) {
       const std::int64_t visible =
           stacked.visible_rows(h, first + thread, head.shape[0]) - rows.first;
       seen = static_cast<int>(visible < 0 ? 0 : (visible < count ? visible : count));
-      tile_weights[thread] = weights[h * stacked.count() + first + thread];
+      weight = weights[h * stacked.count() + first + thread];
     }
-    if (thread < Columns) tile_visible[thread] = seen;
+    if (thread < Columns) {
+      tile_visible[thread] = seen;
+      tile_weights[thread] = weight;
+    }
     // No query of the tile sees a row of this block: their terms are zero.
     const bool any = __syncthreads_or(seen) != 0;
     if (any) {
@@ -108,13 +112,13 @@ __global__ void __launch_bounds__(128, Columns > 64 ? 3 : 4)
       KVEVICT_UNROLL
       for (int j = 0; j < Product::column_count; ++j) {
         const int column = Product::column(j);
-        const QueryWeight weight = tile_weights[column];
+        const QueryWeight of_column = tile_weights[column];
         const int visible = tile_visible[column];
         KVEVICT_UNROLL
         for (int i = 0; i < Product::row_count; ++i) {
           const int row = Product::row(i);
           terms[row * Tile::pitch + column] =
-              row < visible ? statistic_term(statistic, product.sum[i][j], weight) : 0.0f;
+              row < visible ? statistic_term(statistic, product.sum[i][j], of_column) : 0.0f;
         }
       }
       __syncthreads();

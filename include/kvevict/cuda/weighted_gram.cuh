@@ -121,13 +121,12 @@ struct SplitResult {
 };
 
 /// One block for a 64 x 64 tile of the lower triangle of one matrix, and one or all splits of the
-/// rows. dim^2 flops a row for the triangle (1.25 to 1.6 times that with the tiles on the diagonal)
-/// and dim elements of the cache, each read by every tile that needs it, from the L2 cache but for
-/// the first time: bound by arithmetic, in fp32 or double.
+/// rows. dim^2 flops a row for the triangle (1.1 to 1.5 times that with the tiles on the
+/// diagonal, 1.9 for dim 80) and dim elements of the cache, each read by every tile that needs it,
+/// from the L2 cache but for the first time: bound by arithmetic, in fp32 or double.
 template <class T, class Number>
-__global__ void __launch_bounds__(128, std::is_same_v<Number, float> ? 3 : 4)
-    gram_tiles(RowsView<const T, MemorySpace::device> values, Grams task, GramPlan plan,
-               double* partials) {
+__global__ void __launch_bounds__(128, 3) gram_tiles(RowsView<const T, MemorySpace::device> values,
+                                                     Grams task, GramPlan plan, double* partials) {
   using Tile = GramTile<Number>;
   const int thread = static_cast<int>(threadIdx.x);
   const std::int64_t m = blockIdx.x / (plan.tiles * plan.split_blocks);
