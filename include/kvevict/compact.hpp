@@ -10,20 +10,6 @@
 
 namespace kvevict {
 
-namespace detail {
-
-/// Indices on a device are not read back: their number is checked, not each of them.
-template <MemorySpace S>
-void require_compactable(const SelectionView<S>& kept, const RowLayout<S>& layout) {
-  if constexpr (S == MemorySpace::host) {
-    require_valid(kept, layout);
-  } else {
-    require_counts_fit(kept, layout);
-  }
-}
-
-}  // namespace detail
-
 /// Moves the kept rows of every head, and their positions if the view stores them, to the head's
 /// front. Every head keeps its place: head h of the view holds kept.count(h) rows afterwards, and
 /// what lies behind them is stale. Positions that are consecutive are not stored: after compaction
@@ -52,7 +38,7 @@ requires(!std::is_const_v<T>)  // compaction writes to the cache
 /// invalid_argument when shapes do not fit; the target is untouched then.
 template <class R, class T>
 void compact_into(R& res, const typename R::selection_type& kept,
-                  const KvView<const std::type_identity_t<T>, R::space>& from,
+                  const std::type_identity_t<KvView<const T, R::space>>& from,
                   const KvView<T, R::space>& to) {
   detail::require_compactable(kept.view(), from.layout());
   require(same_rows(to.layout(), kept.layout()), "to.rows", "different",

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <utility>
+#include <span>
 #include <vector>
 
+#include "kvevict/core/array.hpp"
 #include "kvevict/core/evidence.hpp"
 #include "kvevict/math/random.hpp"
 #include "kvevict/math/rope.hpp"
@@ -77,43 +77,51 @@ inline ProbePlan plan_future_probes(std::int64_t queries, const FutureProbesOpti
   return plan;
 }
 
-/// Probe queries, owned, for use as evidence: fp32 [query_head][probe][dim], after RoPE.
-class Probes {
+/// Probe queries, owned, for use as evidence in memory space S: fp32 [query_head][probe][dim],
+/// after RoPE.
+template <MemorySpace S = MemorySpace::host>
+class BasicProbes {
  public:
-  Probes(std::int64_t heads, std::int64_t dim, std::vector<std::int32_t> positions)
-      : heads_(heads),
-        dim_(dim),
-        positions_(std::move(positions)),
-        queries_(static_cast<std::size_t>(heads * dim) * positions_.size()) {}
-
-  std::int64_t count() const { return static_cast<std::int64_t>(positions_.size()); }
-  MatrixBatchView<float> queries() {
-    return MatrixBatchView<float>::packed(queries_.data(), heads_, count(), dim_);
+  /// Room for a probe of each head at each of the positions.
+  template <class R>
+  requires(R::space == S) BasicProbes(R& res, std::int64_t heads, std::int64_t dim,
+                                      std::span<const std::int32_t> positions)
+      : heads_(heads), dim_(dim) {
+    positions_.assign(res, positions.data(), static_cast<std::int64_t>(positions.size()));
+    queries_.resize(res, heads * dim * count());
   }
-  ProbeQueries<> view() const {
-    return {QueriesView<>::packed(queries_.data(), heads_, count(), dim_),
-            QueryPositions<>::shared(positions_.data()), ProbeMask::none};
+
+  std::int64_t count() const { return positions_.size(); }
+  MatrixBatchView<float, S> queries() {
+    return MatrixBatchView<float, S>::packed(queries_.data(), heads_, count(), dim_);
+  }
+  /// Refers to this object.
+  ProbeQueries<S> view() const {
+    return {QueriesView<S>::packed(queries_.data(), heads_, count(), dim_),
+            QueryPositions<S>::shared(positions_.data()), ProbeMask::none};
   }
 
  private:
   std::int64_t heads_;
   std::int64_t dim_;
-  std::vector<std::int32_t> positions_;
-  std::vector<float> queries_;
+  Array<std::int32_t, S> positions_;
+  Array<float, S> queries_;
 };
+
+using Probes = BasicProbes<>;
 
 /// Rotates the planned pre-RoPE queries to their positions. Throws invalid_argument for a row
 /// outside the queries.
 template <class R>
-Probes rotate_probes(R& res, const QueriesView<R::space>& pre_rope, const Rope& rope,
-                     const ProbePlan& plan) {
+BasicProbes<R::space> rotate_probes(R& res, const QueriesView<R::space>& pre_rope, const Rope& rope,
+                                    const ProbePlan& plan) {
   require(plan.rows.size() == plan.positions.size(), "plan.rows.size", plan.rows.size(),
           "equal to plan.positions.size,", plan.positions.size());
   for (std::int32_t row : plan.rows) {
     require(row >= 0 && row < pre_rope.count(), "plan.rows", row,
             "in [0, queries.count), count =", pre_rope.count());
   }
-  Probes probes(pre_rope.heads(), pre_rope.dim(), plan.positions);
+  BasicProbes<R::space> probes(res, pre_rope.heads(), pre_rope.dim(), plan.positions);
   rotate_queries(res, pre_rope, plan.rows.data(), plan.positions.data(), probes.count(), rope,
                  probes.queries());
   return probes;
@@ -122,8 +130,8 @@ Probes rotate_probes(R& res, const QueriesView<R::space>& pre_rope, const Rope& 
 /// Probes that stand for the queries to come, from the pre-RoPE queries of the context: the last
 /// ones moved on by their number, and a seeded sample of all rotated to sampled future positions.
 template <class R>
-Probes future_probes(R& res, const QueriesView<R::space>& pre_rope, const Rope& rope,
-                     const FutureProbesOptions& options) {
+BasicProbes<R::space> future_probes(R& res, const QueriesView<R::space>& pre_rope, const Rope& rope,
+                                    const FutureProbesOptions& options) {
   return rotate_probes(res, pre_rope, rope, plan_future_probes(pre_rope.count(), options));
 }
 

@@ -14,15 +14,19 @@
 #include "kvevict/cpu/global_counts.hpp"
 #include "kvevict/cpu/group_reduction.hpp"
 #include "kvevict/cpu/key_direction.hpp"
+#include "kvevict/cpu/mass.hpp"
 #include "kvevict/cpu/pooling.hpp"
 #include "kvevict/cpu/projection_factor.hpp"
 #include "kvevict/cpu/query_logits.hpp"
 #include "kvevict/cpu/query_moments.hpp"
+#include "kvevict/cpu/query_stats.hpp"
 #include "kvevict/cpu/row_norms.hpp"
 #include "kvevict/cpu/row_weighting.hpp"
+#include "kvevict/cpu/running_mass.hpp"
 #include "kvevict/cpu/select_top.hpp"
 #include "kvevict/cpu/softmax.hpp"
 #include "kvevict/evict.hpp"
+#include "kvevict/policies/h2o.hpp"
 #include "kvevict/policies/keydiff.hpp"
 #include "kvevict/policies/knorm.hpp"
 #include "ops/rows_case.hpp"
@@ -57,6 +61,7 @@ struct AllOps {
   std::vector<std::int64_t> offsets = {0, 100, 100, 130};
   std::vector<std::int64_t> counts = std::vector<std::int64_t>(3);
   std::vector<std::int32_t> indices = std::vector<std::int32_t>(130);
+  kvevict::MeanRotation rotation = kvevict::no_rotation({}, dim);
 
   ScoreView<> one() { return {scores.data(), rows.layout()}; }
   ScoreView<> all() { return {scores.data(), rows.layout().repeated(group)}; }
@@ -72,6 +77,16 @@ struct AllOps {
   }
   MatrixBatchView<float> factor() {
     return MatrixBatchView<float>::packed(factors.data(), group * heads, dim, dim);
+  }
+
+  // Of two heads, the first or the second such in `grams`.
+  kvevict::QueryMoments<> moments(std::int64_t which) {
+    double* start = grams.data() + which * 2 * (dim + dim * dim);
+    return {MatrixView<double>::packed(start, 2, dim),
+            MatrixView<double>::packed(start + 2 * dim, 2, dim * dim)};
+  }
+  kvevict::QueryMoments<kvevict::MemorySpace::host, const double> observed() {
+    return {moments(1).mean, moments(1).second};
   }
 
   std::vector<NamedOp> list() {
@@ -140,11 +155,20 @@ struct AllOps {
          }},
         {"accumulate_query_moments",
          [this](R& r) {
-           const kvevict::QueryMoments<> moments{
-               MatrixView<double>::packed(grams.data(), 2, dim),
-               MatrixView<double>::packed(grams.data() + 2 * dim, 2, dim * dim)};
            accumulate_query_moments(r, kvevict::QueriesView<>::packed(numbers.data(), 2, 150, dim),
-                                    0, kvevict::Rope{}, kvevict::Covariance::full, 0, moments);
+                                    0, kvevict::Rope{}, kvevict::Covariance::full, 0, moments(0));
+         }},
+        {"merge_query_moments",
+         [this](R& r) {
+           merge_query_moments(r, observed(), 9, kvevict::Rope{}, kvevict::Covariance::full, 5,
+                               moments(0));
+         }},
+        {"finish_query_stats",
+         [this](R& r) {
+           finish_query_stats(r, observed(), 9, kvevict::Rope{}, rotation,
+                              kvevict::Covariance::full,
+                              MatrixView<float>::packed(factors.data(), 2, dim),
+                              MatrixView<float>::packed(factors.data() + 2 * dim, 2, dim * dim));
          }},
         {"select_top",
          [this](R& r) {
@@ -198,6 +222,37 @@ TEST_CASE("after a first call evict_into does not allocate", "[cpu][workspace]")
     const std::int64_t allocations = scope.count().allocations;
     REQUIRE(allocations == 0);
   }
+}
+
+TEST_CASE("after a few steps of the same shapes H2O's state does not allocate",
+          "[cpu][workspace]") {
+  const RowsCase<half> before(RowsForm::packed, {60, 30}, 64, 1);
+  const RowsCase<half> after(RowsForm::packed, {61, 31}, 64, 1);
+  const std::vector<float> query = random_values(Shape::normal, 4 * 64, 2);
+  kvevict::Selection kept;
+  const std::vector<std::int64_t> counts = {60, 30};
+  std::int32_t* row = kept.reshape(counts);
+  for (const std::int64_t count : counts) {
+    for (std::int32_t i = 1; i <= count; ++i) *row++ = i;
+  }
+  CpuResources res({.threads = 2});
+  kvevict::H2O::State state{kvevict::H2O{}};
+  const auto observe = [&](const RowsCase<half>& rows) {
+    state.observe(res, kvevict::KvView<const half>(rows.view(), rows.view()),
+                  kvevict::QueryWindow<>{kvevict::QueriesView<>::packed(query.data(), 4, 1, 64),
+                                         kvevict::QueryPositions<>::consecutive(60)});
+  };
+  observe(before);
+  const auto step = [&] {
+    observe(after);
+    state.compact(res, kept);
+  };
+  step();
+  step();
+  const AllocationScope scope;
+  step();
+  const std::int64_t allocations = scope.count().allocations;
+  REQUIRE(allocations == 0);
 }
 
 TEST_CASE("counting says what an op carves", "[cpu][workspace]") {

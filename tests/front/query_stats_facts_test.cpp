@@ -5,6 +5,7 @@
 #include "catch.hpp"
 #include "core/errors.hpp"
 #include "kvevict/cpu/query_moments.hpp"
+#include "kvevict/cpu/query_stats.hpp"
 #include "kvevict/cpu/resources.hpp"
 #include "kvevict/query_stats.hpp"
 #include "ops/attention_case.hpp"
@@ -88,9 +89,9 @@ TEST_CASE("a table of frequencies need not outlive its rope", "[front][query_sta
   std::vector<double> table = {1.0, 0.5, 0.25, 0.125, 0.06, 0.03};
   RunningQueryStats running(1, dim, Rope{.frequencies = table}, Covariance::full);
   running.observe(res, queries.view());
-  QueryStats before = running.finish({20, 5});
+  QueryStats before = running.finish(res, {20, 5});
   std::fill(table.begin(), table.end(), 7.0);
-  QueryStats after = running.finish({20, 5});
+  QueryStats after = running.finish(res, {20, 5});
   for (std::size_t c = 0; c < dim; ++c) REQUIRE(before.mean(0)[c] == after.mean(0)[c]);
 }
 
@@ -126,18 +127,20 @@ TEST_CASE("statistics refuse what they cannot use", "[front][query_stats]") {
           "dim is 0, must be >= 1");
 
   RunningQueryStats running(2, dim, Rope{}, Covariance::full);
-  REQUIRE(refused([&] { running.finish({10, 5}); }) == "observed queries is 0, must be >= 1");
+  REQUIRE(refused([&] { running.finish(res, {10, 5}); }) == "observed queries is 0, must be >= 1");
   REQUIRE(refused([&] { running.observe(res, QueriesCase<float>(3, 4, dim, 1).view()); }) ==
           "queries.heads is 3, must be equal to 2");
   REQUIRE(refused([&] { running.observe(res, QueriesCase<float>(2, 4, 10, 1).view()); }) ==
           "queries.dim is 10, must be equal to the dimension of the rows, 12");
   REQUIRE(refused([&] { running.observe(res, queries.view(), 11); }) ==
           "first is 11, must be in [0, queries.count], count = 10");
-  REQUIRE(refused([&] { running.merge(RunningQueryStats(3, dim, Rope{}, Covariance::full)); }) ==
-          "other.query_heads is 3, must be equal to 2");
-  REQUIRE(refused([&] { running.merge(RunningQueryStats(2, 10, Rope{}, Covariance::full)); }) ==
-          "other.dim is 10, must be equal to 12");
   REQUIRE(refused([&] {
-            running.merge(RunningQueryStats(2, dim, Rope{}, Covariance::diagonal));
+            running.merge(res, RunningQueryStats(3, dim, Rope{}, Covariance::full));
+          }) == "other.query_heads is 3, must be equal to 2");
+  REQUIRE(refused([&] {
+            running.merge(res, RunningQueryStats(2, 10, Rope{}, Covariance::full));
+          }) == "other.dim is 10, must be equal to 12");
+  REQUIRE(refused([&] {
+            running.merge(res, RunningQueryStats(2, dim, Rope{}, Covariance::diagonal));
           }) == "other.covariance is 18, must be of the same kind, of size 144");
 }

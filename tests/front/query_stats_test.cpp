@@ -7,6 +7,7 @@
 
 #include "catch.hpp"
 #include "kvevict/cpu/query_moments.hpp"
+#include "kvevict/cpu/query_stats.hpp"
 #include "kvevict/cpu/resources.hpp"
 #include "ops/attention_case.hpp"
 #include "reference/linear.hpp"
@@ -154,17 +155,17 @@ TEST_CASE("chunked, merged and whole agree to rounding", "[front][query_stats]")
       chunked.observe(res, chunk(first, count));
       RunningQueryStats part(heads, dim, rope, kind);
       part.observe(res, chunk(first, count));
-      merged.merge(part);
+      merged.merge(res, part);
       first += count;
     }
     REQUIRE(first == 500);
     REQUIRE(chunked.count() == 500);
     REQUIRE(merged.count() == 500);
-    QueryStats of_whole = whole.finish(span);
+    QueryStats of_whole = whole.finish(res, span);
     const std::vector<float> want = numbers(of_whole);
     const std::vector<double> wide(want.begin(), want.end());
     for (const RunningQueryStats* other : {&chunked, &merged}) {
-      QueryStats of_other = other->finish(span);
+      QueryStats of_other = other->finish(res, span);
       const Comparison comparison = compare(numbers(of_other), wide, Tolerance{0x1p-22, 1e-7});
       INFO("covariance " << static_cast<int>(kind) << ": " << comparison.describe());
       REQUIRE(comparison.within());
@@ -182,7 +183,7 @@ TEST_CASE("statistics are stable far from zero", "[front][query_stats]") {
   for (std::int64_t i = 0; i < 400; i += 10) {
     running.observe(res, kvevict::QueriesView<>::packed(data.data() + i * dim, 1, 10, dim));
   }
-  QueryStats got = running.finish_unrotated();
+  QueryStats got = running.finish_unrotated(res);
   for (std::size_t c = 0; c < dim; ++c) {
     double mean = 0;
     double variance = 0;
@@ -289,7 +290,7 @@ TEST_CASE("reset forgets everything", "[front][query_stats]") {
   again.observe(res, two.view());
   RunningQueryStats fresh(heads, dim, Rope{}, Covariance::full);
   fresh.observe(res, two.view());
-  QueryStats a = again.finish({100, 10});
-  QueryStats b = fresh.finish({100, 10});
+  QueryStats a = again.finish(res, {100, 10});
+  QueryStats b = fresh.finish(res, {100, 10});
   REQUIRE(numbers(a) == numbers(b));
 }

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "kvevict/cpu/query_moments.hpp"
+#include "kvevict/cpu/query_stats.hpp"
 #include "policies/any_policy_calls.hpp"
 #include "policies/policy_inputs.hpp"
 

@@ -5,6 +5,7 @@
 
 #include "catch.hpp"
 #include "golden/golden_checks.hpp"
+#include "kvevict/cpu/running_mass.hpp"
 #include "policies/any_policy_calls.hpp"
 #include "policies/policy_inputs.hpp"
 #include "reference/golden_inputs.hpp"
@@ -86,7 +87,7 @@ void check_run(const GoldenEntry& entry) {
     const kvevict::Selection kept = kvevict::evict(
         res, kvevict::AnyPolicy(kvevict::H2O{}), cache.view(), {.attention_mass = state.mass()},
         kvevict::Budget::rows(heavy + recent), {.recent = recent});
-    state.compact(kept);
+    state.compact(res, kept);
     decoding.compact(kept);
     for (std::size_t h = 0; h < whole.keys.size(); ++h) {
       reference::Positions held = decoding.now.row_positions[h];

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "kvevict/cpu/running_mass.hpp"
 #include "policies/any_policy_calls.hpp"
 #include "policies/edit_inputs.hpp"
 #include "policies/policy_inputs.hpp"
@@ -116,7 +117,7 @@ TEST_CASE("H2O state: compaction keeps the values of the kept rows", "[policies]
   H2O::State state{H2O{}};
   observe_all(res, state, step(context(10, 2, 3), 10, 0));
   const std::vector<float> before = mass_of(state);
-  state.compact(selection({{0, 3, 9}, {}}));
+  state.compact(res, selection({{0, 3, 9}, {}}));
   CHECK(mass_of(state) == std::vector<float>{before[0], before[3], before[9]});
   CHECK(state.mass().layout.rows(1) == 0);
 }
@@ -178,7 +179,7 @@ TEST_CASE("H2O state: a refused call changes nothing", "[policies][h2o]") {
 
   for (const auto& rows : std::vector<std::vector<std::vector<std::int32_t>>>{
            {{0, 1}}, {{0, 10}, {}}, {{1, 0}, {}}, {{1, 1}, {}}, {{-1}, {}}}) {
-    CHECK_THROWS_AS(state.compact(selection(rows)), kvevict::Error);
+    CHECK_THROWS_AS(state.compact(res, selection(rows)), kvevict::Error);
     CHECK(mass_of(state) == before);
   }
 }
@@ -207,7 +208,7 @@ TEST_CASE("H2O state: a thousand steps of append and evict keep count", "[polici
     const Selection kept =
         kvevict::evict(res, kvevict::AnyPolicy(H2O{}), cache.view(),
                        {.attention_mass = state.mass()}, kvevict::Budget::rows(16), {.recent = 8});
-    state.compact(kept);
+    state.compact(res, kept);
     std::vector<std::size_t> remaining;
     for (const std::int32_t row : kept.head(0)) {
       remaining.push_back(held[static_cast<std::size_t>(row)]);

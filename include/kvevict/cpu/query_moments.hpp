@@ -34,7 +34,7 @@ inline void add_second_moments(const Rope& rope, Covariance covariance,
 inline void accumulate_query_moments_impl(Resources& res, const QueriesView<>& queries,
                                           std::int64_t first, const Rope& rope,
                                           Covariance covariance, std::int64_t count,
-                                          QueryMoments<> moments) {
+                                          const QueryMoments<>& moments) {
   const std::int64_t dim = queries.dim();
   const std::int64_t tile = tile_size(dim);
   WorkspaceScope scope(res.workspace());
@@ -64,6 +64,46 @@ inline void accumulate_query_moments_impl(Resources& res, const QueriesView<>& q
                            &moments.second(q, 0));
       }
       seen = total;
+    }
+  });
+}
+
+inline void merge_query_moments_impl(Resources& res,
+                                     const QueryMoments<MemorySpace::host, const double>& other,
+                                     std::int64_t other_count, const Rope& rope,
+                                     Covariance covariance, std::int64_t count,
+                                     const QueryMoments<>& moments) {
+  const std::int64_t heads = moments.mean.shape[0];
+  const std::int64_t dim = moments.mean.shape[1];
+  WorkspaceScope scope(res.workspace());
+  double* distances = scope.carve<double>("query_moments.distance", res.threads() * dim);
+  if (res.workspace().counting()) return;
+  const double added = static_cast<double>(other_count);
+  const double total = static_cast<double>(count) + added;
+  const double weight = static_cast<double>(count) * added / total;
+  res.parallel_for(heads, [&](std::int64_t q, int worker) {
+    double* distance = distances + worker * dim;
+    for (std::int64_t c = 0; c < dim; ++c) {
+      distance[c] = other.mean(q, c) - moments.mean(q, c);
+      moments.mean(q, c) += distance[c] * (added / total);
+    }
+    if (covariance == Covariance::none) return;
+    double* second = &moments.second(q, 0);
+    const double* others = &other.second(q, 0);
+    if (covariance == Covariance::full) {
+      for (std::int64_t r = 0; r < dim; ++r) {
+        for (std::int64_t c = 0; c <= r; ++c) {
+          second[r * dim + c] += others[r * dim + c] + weight * distance[r] * distance[c];
+        }
+      }
+      return;
+    }
+    for (std::int64_t c = 0; c < dim; ++c) {
+      second[c] += others[c] + weight * distance[c] * distance[c];
+    }
+    for (std::int64_t pair = 0; pair < rope.rotated(dim) / 2; ++pair) {
+      second[dim + pair] += others[dim + pair] + weight * distance[rope.first_channel(pair)] *
+                                                     distance[rope.second_channel(pair, dim)];
     }
   });
 }

@@ -8,6 +8,20 @@
 
 namespace kvevict {
 
+namespace detail {
+
+/// Indices on a device are not read back: their number is checked, not each of them.
+template <MemorySpace S>
+void require_compactable(const SelectionView<S>& kept, const RowLayout<S>& layout) {
+  if constexpr (S == MemorySpace::host) {
+    require_valid(kept, layout);
+  } else {
+    require_counts_fit(kept, layout);
+  }
+}
+
+}  // namespace detail
+
 /// to[h][j] = from[h][kept(h)[j]] for the kept rows j of every head. `to` holds at least that many
 /// rows in each head and does not overlap `from`. One read and one write of what is kept.
 template <class R, class T>

@@ -17,11 +17,12 @@ inline std::int64_t moment_size(Covariance covariance, const Rope& rope, std::in
   return covariance == Covariance::full ? dim * dim : dim + rope.rotated(dim) / 2;
 }
 
-/// Running first and second central moments of queries.
-template <MemorySpace S = MemorySpace::host>
+/// Running first and second central moments of queries, or a read-only view of them with T = const
+/// double. Of a full matrix only the lower triangle counts.
+template <MemorySpace S = MemorySpace::host, class T = double>
 struct QueryMoments {
-  MatrixView<double, S> mean;    ///< [query_head][dim]
-  MatrixView<double, S> second;  ///< [query_head][moment_size]: sums of squares about the mean
+  MatrixView<T, S> mean;    ///< [query_head][dim]
+  MatrixView<T, S> second;  ///< [query_head][moment_size]: sums of squares about the mean
 };
 
 /// Merges the queries of each head from `first` on into `moments`, which hold `count` queries so
@@ -31,7 +32,7 @@ struct QueryMoments {
 template <class R>
 void accumulate_query_moments(R& res, const QueriesView<R::space>& queries, std::int64_t first,
                               const Rope& rope, Covariance covariance, std::int64_t count,
-                              QueryMoments<R::space> moments) {
+                              const QueryMoments<R::space>& moments) {
   require(first >= 0 && first <= queries.count(), "first", first,
           "in [0, queries.count], count =", queries.count());
   detail::require_dim(queries.dim(), moments.mean.shape[1], "queries.dim");
@@ -40,8 +41,22 @@ void accumulate_query_moments(R& res, const QueriesView<R::space>& queries, std:
   accumulate_query_moments_impl(res, queries, first, rope, covariance, count, moments);
 }
 
+/// Merges the moments of `other_count` more queries into `moments`, which hold `count`, by the same
+/// update. `other_count` is at least 1. O(heads * moment_size).
+template <class R>
+void merge_query_moments(R& res, const QueryMoments<R::space, const double>& other,
+                         std::int64_t other_count, const Rope& rope, Covariance covariance,
+                         std::int64_t count, const QueryMoments<R::space>& moments) {
+  require(other_count >= 1, "other.count", other_count, ">=", 1);
+  require(other.mean.shape[0] == moments.mean.shape[0], "other.query_heads", other.mean.shape[0],
+          "equal to", moments.mean.shape[0]);
+  require(other.mean.shape[1] == moments.mean.shape[1], "other.dim", other.mean.shape[1],
+          "equal to", moments.mean.shape[1]);
+  merge_query_moments_impl(res, other, other_count, rope, covariance, count, moments);
+}
+
 /// to[q][i] = queries[q][rows[i]] rotated by RoPE to position positions[i], fp32
-/// [query_head][count][dim].
+/// [query_head][count][dim]. `rows` and `positions` are in host memory.
 template <class R>
 void rotate_queries(R& res, const QueriesView<R::space>& queries, const std::int32_t* rows,
                     const std::int32_t* positions, std::int64_t count, const Rope& rope,
