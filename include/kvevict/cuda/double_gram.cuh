@@ -60,7 +60,7 @@ inline std::int64_t gram_tiles(std::int64_t dim) {
 /// centred about its own mean; the distance between that and the mean before it counts as one more
 /// row, sqrt(weight) * distance.
 template <bool Centred, class Read>
-__global__ void __launch_bounds__(gram_threads)
+__global__ void __launch_bounds__(gram_threads, 2)
     gram_of_parts(Read read, std::int64_t first_head, RowParts parts, std::int64_t dim,
                   double* means, double* products) {
   constexpr int rows_of_tile = Centred ? gram_depth + 1 : gram_depth;
