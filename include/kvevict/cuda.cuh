@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// Everything on a GPU: what kvevict.hpp brings, with the CUDA backend instead of the CPU's. Include
+/// it from sources that a CUDA compiler reads, and link cudart, cuBLAS and cuSOLVER. Eigen is not
+/// needed. Both umbrellas may be included together.
+#include "kvevict/allocators/global.hpp"
+#include "kvevict/allocators/uniform.hpp"
+#include "kvevict/any_policy.hpp"
+#include "kvevict/compact.hpp"
+#include "kvevict/cuda/array.cuh"
+#include "kvevict/cuda/attention_statistic.cuh"
+#include "kvevict/cuda/baseline_scores.cuh"
+#include "kvevict/cuda/capacity.cuh"
+#include "kvevict/cuda/gather.cuh"
+#include "kvevict/cuda/global_counts.cuh"
+#include "kvevict/cuda/group_reduction.cuh"
+#include "kvevict/cuda/key_direction.cuh"
+#include "kvevict/cuda/mass.cuh"
+#include "kvevict/cuda/pooling.cuh"
+#include "kvevict/cuda/projection_factor.cuh"
+#include "kvevict/cuda/query_logits.cuh"
+#include "kvevict/cuda/query_moments.cuh"
+#include "kvevict/cuda/query_stats.cuh"
+#include "kvevict/cuda/resources.cuh"
+#include "kvevict/cuda/row_norms.cuh"
+#include "kvevict/cuda/row_weighting.cuh"
+#include "kvevict/cuda/running_mass.cuh"
+#include "kvevict/cuda/select_top.cuh"
+#include "kvevict/cuda/softmax.cuh"
+#include "kvevict/evict.hpp"
+#include "kvevict/output_projection.hpp"
+#include "kvevict/policies/all.hpp"
+#include "kvevict/probes.hpp"
+#include "kvevict/query_stats.hpp"
+#include "kvevict/version.hpp"
+#include "kvevict/workspace_bytes.hpp"
