@@ -6,15 +6,14 @@
 #include "core/errors.hpp"
 #include "kvevict/cpu/query_moments.hpp"
 #include "kvevict/cpu/query_stats.hpp"
-#include "kvevict/cpu/resources.hpp"
 #include "kvevict/query_stats.hpp"
 #include "ops/attention_case.hpp"
 #include "reference/linear.hpp"
 #include "reference/rope.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 using kvevict::Covariance;
-using kvevict::CpuResources;
 using kvevict::QueryStats;
 using kvevict::Rope;
 using kvevict::RunningQueryStats;
@@ -44,7 +43,7 @@ double log_moment(QueryStats& stats, const std::vector<double>& key) {
 
 TEST_CASE("rotating keys and future by the same offset changes no logit, but for a diagonal",
           "[front][query_stats]") {
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   const QueriesCase<float> queries(1, 50, dim, 3);
   const std::vector<float> key_numbers = random_values(Shape::normal, dim, 4);
   const Rope rope{.theta = 1e4};
@@ -84,7 +83,7 @@ TEST_CASE("the mean rotation is the mean of rotations", "[front][query_stats]") 
 }
 
 TEST_CASE("a table of frequencies need not outlive its rope", "[front][query_stats]") {
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   const QueriesCase<float> queries(1, 20, dim, 5);
   std::vector<double> table = {1.0, 0.5, 0.25, 0.125, 0.06, 0.03};
   RunningQueryStats running(1, dim, Rope{.frequencies = table}, Covariance::full);
@@ -96,7 +95,7 @@ TEST_CASE("a table of frequencies need not outlive its rope", "[front][query_sta
 }
 
 TEST_CASE("NaN queries make the statistics of their head NaN", "[front][query_stats]") {
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   QueriesCase<float> queries(2, 20, dim, 6);
   queries.data[3 * dim + 2] = std::nanf("");
   QueryStats stats = window_query_stats(res, queries.view(), Covariance::diagonal);
@@ -106,7 +105,7 @@ TEST_CASE("NaN queries make the statistics of their head NaN", "[front][query_st
 }
 
 TEST_CASE("statistics refuse what they cannot use", "[front][query_stats]") {
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   const QueriesCase<float> queries(2, 10, dim, 6);
   const auto problem = [&](const Rope& rope, const kvevict::QueryStatsOptions& options) {
     return refused([&] { estimate_query_stats(res, queries.view(), rope, options); });

@@ -8,15 +8,14 @@
 #include "catch.hpp"
 #include "kvevict/cpu/query_moments.hpp"
 #include "kvevict/cpu/query_stats.hpp"
-#include "kvevict/cpu/resources.hpp"
 #include "ops/attention_case.hpp"
 #include "reference/linear.hpp"
 #include "reference/query_stats.hpp"
+#include "support/backend.hpp"
 #include "support/tolerance.hpp"
 
 using namespace kvevict_test;
 using kvevict::Covariance;
-using kvevict::CpuResources;
 using kvevict::QueryStats;
 using kvevict::Rope;
 using kvevict::RopePairing;
@@ -111,7 +110,7 @@ TEST_CASE("future statistics agree with matrices in double", "[front][query_stat
         INFO(c.name << ", " << count << " queries, covariance " << static_cast<int>(kind));
         std::vector<float> first;
         for (const int threads : {1, 3}) {
-          CpuResources res({.threads = threads});
+          TestResources res({.threads = threads});
           QueryStats got = estimate_query_stats(
               res, queries.view(), c.rope,
               {.next_position = 1000, .future = 37, .skip_first = 4, .covariance = kind});
@@ -127,7 +126,7 @@ TEST_CASE("future statistics agree with matrices in double", "[front][query_stat
 TEMPLATE_TEST_CASE("queries of 16-bit types", "[front][query_stats]", kvevict::half,
                    kvevict::bfloat16) {
   const QueriesCase<TestType> queries(heads, 60, dim, 4);
-  CpuResources res({.threads = 2});
+  TestResources res({.threads = 2});
   const Rope rope{.theta = 1e4};
   QueryStats got = estimate_query_stats(
       res, queries.view(), rope,
@@ -138,7 +137,7 @@ TEMPLATE_TEST_CASE("queries of 16-bit types", "[front][query_stats]", kvevict::h
 
 TEST_CASE("chunked, merged and whole agree to rounding", "[front][query_stats]") {
   const QueriesCase<float> queries(heads, 500, dim, 5, 3.0);
-  CpuResources res({.threads = 2});
+  TestResources res({.threads = 2});
   const Rope rope{.theta = 1e4};
   const kvevict::FutureSpan span{500, 64};
   const auto chunk = [&](std::int64_t first, std::int64_t count) {
@@ -178,7 +177,7 @@ TEST_CASE("statistics are stable far from zero", "[front][query_stats]") {
   std::vector<float> data;
   const std::vector<float> noise = random_values(Shape::normal, 400 * dim, 6);
   for (const float x : noise) data.push_back(1000.0f + 0.01f * x);
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   RunningQueryStats running(1, dim, Rope{}, Covariance::diagonal);
   for (std::int64_t i = 0; i < 400; i += 10) {
     running.observe(res, kvevict::QueriesView<>::packed(data.data() + i * dim, 1, 10, dim));
@@ -199,7 +198,7 @@ TEST_CASE("statistics are stable far from zero", "[front][query_stats]") {
 TEST_CASE("the diagonal is that of the full covariance, after the rotation",
           "[front][query_stats]") {
   const QueriesCase<float> queries(heads, 90, dim, 7);
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   for (const Case& c : cases()) {
     kvevict::QueryStatsOptions options{.next_position = 90, .future = 300};
     options.covariance = Covariance::diagonal;
@@ -221,7 +220,7 @@ TEST_CASE("the diagonal is that of the full covariance, after the rotation",
 
 TEST_CASE("one query has zero covariance", "[front][query_stats]") {
   const QueriesCase<float> queries(heads, 5, dim, 8);
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   for (const Covariance kind : {Covariance::diagonal, Covariance::full}) {
     QueryStats got = estimate_query_stats(
         res, queries.view(), Rope{},
@@ -235,7 +234,7 @@ TEST_CASE("one query has zero covariance", "[front][query_stats]") {
 
 TEST_CASE("skipped queries are not read", "[front][query_stats]") {
   QueriesCase<float> queries(heads, 40, dim, 9);
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   const kvevict::QueryStatsOptions options{
       .next_position = 40, .skip_first = 4, .covariance = Covariance::full};
   QueryStats before = estimate_query_stats(res, queries.view(), Rope{}, options);
@@ -247,7 +246,7 @@ TEST_CASE("skipped queries are not read", "[front][query_stats]") {
 }
 
 TEST_CASE("post-RoPE queries are taken as they are", "[front][query_stats]") {
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   const QueriesCase<float> queries(heads, 40, dim, 10);
   for (const Covariance kind : kinds) {
     QueryStats got = window_query_stats(res, queries.view(), kind);
@@ -265,7 +264,7 @@ TEST_CASE("post-RoPE queries are taken as they are", "[front][query_stats]") {
 }
 
 TEST_CASE("views give what was computed", "[front][query_stats]") {
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   const QueriesCase<float> queries(heads, 10, dim, 12);
   QueryStats none = window_query_stats(res, queries.view(), Covariance::none);
   REQUIRE(none.view().diagonal.empty());
@@ -280,7 +279,7 @@ TEST_CASE("views give what was computed", "[front][query_stats]") {
 }
 
 TEST_CASE("reset forgets everything", "[front][query_stats]") {
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   const QueriesCase<float> one(heads, 30, dim, 13);
   const QueriesCase<float> two(heads, 20, dim, 14);
   RunningQueryStats again(heads, dim, Rope{}, Covariance::full);

@@ -9,6 +9,7 @@
 #include "policies/any_policy_calls.hpp"
 #include "policies/policy_inputs.hpp"
 #include "reference/golden_inputs.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 
@@ -76,7 +77,7 @@ void check_run(const GoldenEntry& entry) {
   const auto capacity = static_cast<std::size_t>(heavy + recent);
 
   Decoding decoding(whole);
-  kvevict::CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   kvevict::H2O::State state{kvevict::H2O{}};
   std::size_t wrong = 0;
   for (std::size_t step = 0; step < steps; ++step) {

@@ -7,11 +7,10 @@
 #include "catch.hpp"
 #include "core/errors.hpp"
 #include "core/selections.hpp"
-#include "kvevict/cpu/resources.hpp"
 #include "kvevict/cpu/running_mass.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
-using kvevict::CpuResources;
 using kvevict::MassStep;
 using kvevict::Positions;
 using kvevict::QueryPositions;
@@ -45,7 +44,7 @@ struct Rows {
 
 TEST_CASE("mass grows by what rows receive, in heads that grow unequally", "[ops][mass]") {
   for (const int threads : {1, 3}) {
-    CpuResources res({.threads = threads});
+    TestResources res({.threads = threads});
     // Head 0 gets two new rows, head 1 none, head 2 its first.
     Rows before({2, 1, 0});
     before.mass = {1.0, 2.0, 3.0};
@@ -78,7 +77,7 @@ TEST_CASE("mass grows by what rows receive, in heads that grow unequally", "[ops
 }
 
 TEST_CASE("each KV head's queries may stand at other positions", "[ops][mass]") {
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   Rows before({});
   Rows after({2, 2});
   std::vector<float> received(4, 1.0f);
@@ -94,7 +93,7 @@ TEST_CASE("each KV head's queries may stand at other positions", "[ops][mass]") 
 
 TEST_CASE("mass is gathered with the rows that are kept", "[ops][mass]") {
   for (const int threads : {1, 3}) {
-    CpuResources res({.threads = threads});
+    TestResources res({.threads = threads});
     Rows from({4, 3});
     from.mass = {0, 1, 2, 3, 4, 5, 6};
     from.seen = {10, 11, 12, 13, 14, 15, 16};
@@ -109,7 +108,7 @@ TEST_CASE("mass is gathered with the rows that are kept", "[ops][mass]") {
 }
 
 TEST_CASE("mass of other rows is refused", "[ops][mass]") {
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   Rows before({2});
   Rows after({3});
   std::vector<float> received(4, 1.0f);

@@ -13,10 +13,10 @@
 #include "policies/edit_inputs.hpp"
 #include "policies/policy_inputs.hpp"
 #include "reference/random_inputs.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 using kvevict::Accumulation;
-using kvevict::CpuResources;
 using kvevict::H2O;
 using kvevict::Selection;
 
@@ -44,7 +44,7 @@ reference::Inputs step(const reference::Inputs& whole, std::size_t rows, std::si
   return inputs;
 }
 
-void observe_all(CpuResources& res, H2O::State& state, const reference::Inputs& inputs) {
+void observe_all(TestResources& res, H2O::State& state, const reference::Inputs& inputs) {
   const PackedCache<float> cache(inputs);
   const PolicyEvidence evidence(inputs);
   observe(res, state, cache.view(), *evidence.view().query_window);
@@ -78,7 +78,7 @@ TEST_CASE("H2O state: chunks add up to the whole", "[policies][h2o]") {
   const reference::Inputs whole = context(150, 2, 1);
   for (const H2O policy : {H2O{}, H2O{.accumulation = Accumulation::mean},
                            H2O{.accumulation = Accumulation::decay, .decay = 0.9}}) {
-    CpuResources res({.threads = 1});
+    TestResources res({.threads = 1});
     H2O::State at_once(policy);
     observe_all(res, at_once, step(whole, 150, 0));
     H2O::State in_chunks(policy);
@@ -97,7 +97,7 @@ TEST_CASE("H2O state: chunks add up to the whole", "[policies][h2o]") {
 
 TEST_CASE("H2O state: a batch is its sequences one by one", "[policies][h2o]") {
   const reference::Inputs whole = context(40, 3, 2);
-  CpuResources res({.threads = 2});
+  TestResources res({.threads = 2});
   H2O::State together{H2O{}};
   observe_all(res, together, step(whole, 30, 0));
   observe_all(res, together, step(whole, 40, 30));
@@ -113,7 +113,7 @@ TEST_CASE("H2O state: a batch is its sequences one by one", "[policies][h2o]") {
 }
 
 TEST_CASE("H2O state: compaction keeps the values of the kept rows", "[policies][h2o]") {
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   H2O::State state{H2O{}};
   observe_all(res, state, step(context(10, 2, 3), 10, 0));
   const std::vector<float> before = mass_of(state);
@@ -124,7 +124,7 @@ TEST_CASE("H2O state: compaction keeps the values of the kept rows", "[policies]
 
 TEST_CASE("H2O state: new rows begin with what the step gives them", "[policies][h2o]") {
   const reference::Inputs whole = context(12, 1, 4);
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   H2O::State state{H2O{}};
   observe_all(res, state, step(whole, 10, 0));
   const std::vector<float> before = mass_of(state);
@@ -140,7 +140,7 @@ TEST_CASE("H2O state: new rows begin with what the step gives them", "[policies]
 }
 
 TEST_CASE("H2O state: a shorter sequence after a longer one", "[policies][h2o]") {
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   const reference::Inputs shorter = step(context(6, 2, 5), 6, 0);
   H2O::State fresh{H2O{}};
   observe_all(res, fresh, shorter);
@@ -153,7 +153,7 @@ TEST_CASE("H2O state: a shorter sequence after a longer one", "[policies][h2o]")
 }
 
 TEST_CASE("H2O state: a refused call changes nothing", "[policies][h2o]") {
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   H2O::State state{H2O{}};
   const reference::Inputs whole = context(10, 2, 7);
   observe_all(res, state, step(whole, 10, 0));
@@ -193,7 +193,7 @@ TEST_CASE("H2O state: bad parameters are refused at construction", "[policies][h
 TEST_CASE("H2O state: a thousand steps of append and evict keep count", "[policies][h2o]") {
   const reference::Inputs whole = reference::random_inputs(
       {.group = 1, .rows = {1000}, .dim = 4, .value_dim = 4, .queries = 1000}, 9);
-  CpuResources res({.threads = 1});
+  TestResources res({.threads = 1});
   H2O::State state{H2O{}};
   std::vector<std::size_t> held;
   for (std::size_t t = 0; t < 1000; ++t) {
