@@ -65,7 +65,7 @@ run_tasks() {
 }
 
 seeds() {
-  echo 'spill seed SPILL nvcc spill'
+  echo 'spill seed SPILL nvcc FAILED.*spills'
   echo 'unused seed UNUSED nvcc never'
   echo 'shared seed PLAIN_SHARED emulation KVEVICT_SHARED_is_the_way'
   ! setup_has_command clang++ || echo 'shadow seed SHADOW clang shadow'

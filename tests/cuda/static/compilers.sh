@@ -42,7 +42,7 @@ header_by_emulation() { alone "$1" | by_emulation -; }
 # kernels_for VIRTUAL REAL...: device code for the real architectures by way of the PTX of the virtual one. One of those
 # stands for what nvcc says of the code for the host.
 kernels_for() {
-  local virtual=$1 at=${*: -1} options=(-Xptxas "-v,--warn-on-spills") real
+  local virtual=$1 at=${*: -1} options=(-Xptxas -v) real
   for real in "${@:2:$#-2}"; do options+=(-gencode "arch=compute_$virtual,code=sm_$real"); done
   if [[ $virtual == "$common" ]]; then
     by_nvcc "${options[@]}" -c -o "$at.o" "$here/instances.cu"
@@ -53,13 +53,14 @@ kernels_for() {
 
 second_front_end() { by_clang "$here/instances.cu"; }
 
-# seed DEFECT COMPILER EXPECTED: passes if the compiler refuses the defect with the expected words.
+# seed DEFECT COMPILER EXPECTED: passes if the defect is refused with the expected words.
 seed() {
-  local output
+  local output=
   case $2 in
     nvcc)
-      output=$(by_nvcc -arch="sm_$common" -Xptxas --warn-on-spills -cubin -o "$4.cubin" -DKVEVICT_SEED_"$1" \
-        "$here/seeds.cu" 2>&1) && return 1
+      by_nvcc -arch="sm_$common" -Xptxas -v -cubin -o "$4.cubin" -DKVEVICT_SEED_"$1" "$here/seeds.cu" &>"$4.nvcc" &&
+        output=$("$here/kernel_table.py" "$4.nvcc") && return 1
+      output+=$(<"$4.nvcc")
       ;;
     emulation) output=$(by_emulation -DKVEVICT_SEED_"$1" "$here/seeds.cu" 2>&1) && return 1 ;;
     clang) output=$(by_clang -DKVEVICT_SEED_"$1" "$here/seeds.cu" 2>&1) && return 1 ;;

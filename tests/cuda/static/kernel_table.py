@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints what ptxas says of each kernel: registers by architecture, static shared memory and stack in bytes.
+"""Prints what ptxas says of each kernel: registers by architecture, static shared memory and stack in bytes, and which
+of them spill registers; exit code 1 if any does.
 
     kernel_table.py LOG...      LOG: output of nvcc with -Xptxas -v
 """
@@ -11,35 +12,37 @@ import subprocess
 import sys
 
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for 'sm_(\d+)'")
-STACK = re.compile(r"(\d+) bytes stack frame")
+STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 USED = re.compile(r"Used (\d+) registers")
 SHARED = re.compile(r"(\d+) bytes smem")
 
 
 def read(paths):
-    """kernel -> architecture -> (registers, shared, stack). A kernel may stand in several logs."""
+    """kernel -> architecture -> (registers, shared, stack, spilled)."""
     kernels = collections.defaultdict(dict)
     for path in paths:
-        entry, stack = None, 0
+        entry, stack, spilled = None, 0, 0
         for line in pathlib.Path(path).read_text().splitlines():
             if match := ENTRY.search(line):
-                entry, stack = match.groups(), 0
+                entry = match.groups()
             elif match := STACK.search(line):
-                stack = int(match.group(1))
+                stack, stores, loads = map(int, match.groups())
+                spilled = stores + loads
             elif (match := USED.search(line)) and entry:
                 shared = SHARED.search(line)
-                kernels[entry[0]][int(entry[1])] = (int(match.group(1)), int(shared.group(1)) if shared else 0, stack)
-                entry = None
+                kernels[entry[0]][int(entry[1])] = (
+                    int(match.group(1)), int(shared.group(1)) if shared else 0, stack, spilled)
+                entry, stack, spilled = None, 0, 0
     return kernels
 
 
 def readable(names):
     """Mangled names -> those of the source, without parameters and what all have in common."""
     names = list(names)
-    output = subprocess.run(["c++filt", "-p"], input="\n".join(names), capture_output=True, text=True, check=True).stdout
+    demangled = subprocess.run(["c++filt", "-p"], input="\n".join(names), capture_output=True, text=True, check=True)
     short = {}
-    for name, text in zip(names, output.splitlines()):
-        text = re.sub(r"\((?:anonymous namespace|\w+)\)(?=\d|::)", "", text)
+    for name, text in zip(names, demangled.stdout.splitlines()):
+        text = re.sub(r"\((?:anonymous namespace|[\w:]+)\)(?=\d|::)", "", text)
         for common in ("kvevict::cuda::detail::", "kvevict::cuda::kernels::", "kvevict::cuda::", "kvevict::"):
             text = text.replace(common, "")
         short[name] = re.sub(r"^(?:void|static) ", "", text)
@@ -62,8 +65,14 @@ def main():
         most = max([most] + [used[0] for used in by.values()])
         shared, stack = (max(used[column] for used in by.values()) for column in (1, 2))
         print(f"{name[:width]:<{width}}", *registers, f"{shared:>7} {stack:>6}")
-    print(f"kernels: {len(kernels)}, at most {most} registers, on {len(architectures)} architectures")
-    return 0
+    spills = 0
+    for kernel, name in sorted(names.items(), key=lambda item: item[1]):
+        for architecture, (_, _, _, spilled) in sorted(kernels[kernel].items()):
+            if spilled:
+                print(f"FAILED: {name} spills {spilled} bytes on sm_{architecture}")
+                spills += 1
+    print(f"kernels: {len(kernels)}, at most {most} registers, on {len(architectures)} architectures, {spills} spills")
+    return 1 if spills else 0
 
 
 if __name__ == "__main__":
