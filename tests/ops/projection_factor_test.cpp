@@ -180,9 +180,24 @@ TEST_CASE("projections of another shape are refused", "[ops][projection]") {
   REQUIRE(refused([&] {
             stack_factors(res, MatrixBatchView<const float>(matrices(4, 3)), matrices(2, 4));
           }) == "output_projection.dim is 3, must be equal to the dimension of the rows, 4");
+}
+
+TEST_CASE("factors that are not finite are an error, or counted on a device", "[ops][projection]") {
+  TestResources res({.threads = 1});
+  std::vector<float> data(4 * 16, 1.0f);
   data[17] = std::nanf("");
-  REQUIRE(
-      refused(
-          [&] { stack_factors(res, MatrixBatchView<const float>(matrices(4, 4)), matrices(2, 4)); },
-          ErrorKind::numerical) == "output_projection of KV head is 0, must be finite");
+  std::vector<float> out(2 * 16, -1.0f);
+  const auto stack = [&] {
+    stack_factors(res, MatrixBatchView<const float>::packed(data.data(), 4, 4, 4),
+                  MatrixBatchView<float>::packed(out.data(), 2, 4, 4));
+  };
+  if (on_cpu) {
+    REQUIRE(refused(stack, ErrorKind::numerical) ==
+            "output_projection of KV head is 0, must be finite");
+    return;
+  }
+  stack();
+  REQUIRE(res.report().failed_factorizations == 1);
+  REQUIRE(std::isnan(out[0]));
+  REQUIRE(out[16] > 0.0f);
 }

@@ -141,7 +141,7 @@ TEST_CASE("protected rows come first, the best of the others follow", "[ops][sel
   const Random random(6);
   std::uint64_t next = 0;
   const auto draw = [&](std::int64_t count) { return random.integer(next++, count); };
-  for (int round = 0; round < 600; ++round) {
+  for (int round = 0; round < for_backend(600, 150); ++round) {
     const std::int64_t n = 1 + draw(40);
     const std::vector<float> scores =
         scores_of_kind(round % kinds, n, static_cast<std::uint64_t>(round));

@@ -3,6 +3,9 @@
 
 // Which backend the tests of results run on. They are compiled twice: as they are for the CPU, and
 // with KVEVICT_TEST_MIRROR for a device, see cuda/mirror.
+#include <cstdint>
+#include <cstdlib>
+
 #if defined(KVEVICT_TEST_MIRROR)
 #include "cuda/mirror/mirror_ops.hpp"
 #else
@@ -26,6 +29,15 @@ inline constexpr int thread_counts[] = {1, 2, 3};
 template <class T>
 constexpr T for_backend(const T& cpu, const T& device) {
   return on_cpu ? cpu : device;
+}
+
+/// Of cases that are made by the hundred, whether this one runs. On a device KVEVICT_TEST_THINNING
+/// may say that only every n-th does: race detectors and interpreters are slow.
+inline bool case_runs(std::uint64_t number) {
+  if (on_cpu) return true;
+  static const char* const text = std::getenv("KVEVICT_TEST_THINNING");
+  static const long thinning = text == nullptr ? 1 : std::strtol(text, nullptr, 10);
+  return thinning <= 1 || number % static_cast<std::uint64_t>(thinning) == 1;
 }
 
 }  // namespace kvevict_test
