@@ -110,7 +110,7 @@ __device__ void sum_split(const MatrixView<const T, MemorySpace::device>& head,
 
 /// One block for each split of a head.
 template <class Shape, class T>
-__global__ void __launch_bounds__(Shape::threads)
+__global__ void __launch_bounds__(Shape::threads, 4)
     sum_directions(RowsView<const T, MemorySpace::device> rows, DirectionSums out) {
   const std::int64_t block = blockIdx.x;
   const std::int64_t length = DirectionSplits::length(rows.rows(block / out.splits));

@@ -25,7 +25,7 @@ struct StoreNorm {
 
 /// One block for each tile of a head.
 template <class Shape, class T, class Use>
-__global__ void __launch_bounds__(Shape::threads)
+__global__ void __launch_bounds__(Shape::threads, 5)
     use_row_norms(RowsView<const T, MemorySpace::device> view, std::int64_t tiles,
                   std::int64_t tile_rows, Use use) {
   const HeadTile tile = head_tile(blockIdx.x, tiles, tile_rows, view.layout());
