@@ -77,7 +77,7 @@ __device__ void add_lower(Product& product, const float* a, const float* b, int 
 /// of the cache, which are read from memory once (again from the cache when dim > Columns), and
 /// Columns floats of F for each of them from the L2 cache: bound by fp32 arithmetic.
 template <class T, int Columns>
-__global__ void __launch_bounds__(128, Columns > 96 ? 3 : 4)
+__global__ void __launch_bounds__(128, Columns > 64 ? 3 : 4)
     leverage_rows(RowsView<const T, MemorySpace::device> values, Leverages task,
                   std::int64_t tiles) {
   using Product = TileProduct<float, Columns>;
