@@ -41,8 +41,9 @@ __global__ void __launch_bounds__(128) square_product(A left, B right, int dim, 
   double* a = reinterpret_cast<double*>(slices);
   double* b = a + Product::rows * Product::pitch;
   const int tiles = (dim + 63) / 64;
-  const std::int64_t m = blockIdx.x / (tiles * tiles);
-  const int tile = static_cast<int>(blockIdx.x % (tiles * tiles));
+  const std::int64_t block = blockIdx.x;
+  const std::int64_t m = block / (tiles * tiles);
+  const int tile = static_cast<int>(block % (tiles * tiles));
   const int row = tile / tiles * 64;
   const int column = tile % tiles * 64;
   if (Lower && column > row) return;
@@ -84,8 +85,9 @@ static __global__ void __launch_bounds__(solve_columns) solve_factors(FactorSolv
   KVEVICT_SHARED(double, of_lower, [chunk][panel + 1]);
   const int thread = static_cast<int>(threadIdx.x);
   const int groups = (dim + solve_columns - 1) / solve_columns;
-  const std::int64_t m = blockIdx.x / groups;
-  const int start = static_cast<int>(blockIdx.x % groups) * solve_columns;
+  const std::int64_t block = blockIdx.x;
+  const std::int64_t m = block / groups;
+  const int start = static_cast<int>(block % groups) * solve_columns;
   const int column = start + thread;
   const bool inside = column < dim;
   const bool usable = task.outcomes[m] == CapacityOutcome::usable;
