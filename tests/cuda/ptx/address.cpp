@@ -36,12 +36,14 @@ Allocation find_allocation(Warp& warp, const Instruction& instruction, int lane,
   const Allocation found = warp.block().grid().allocation(address);
   if (found.range.holds(address, bytes)) return found;
   std::string what = access_name(bytes) + " at " + hexadecimal(address);
-  const std::uint64_t inside = address - reinterpret_cast<std::uint64_t>(found.range.begin);
-  if (found.range.begin == nullptr) {
+  const Range before =
+      found.range.begin != nullptr ? found.range : Grid::allocation_before(address);
+  if (before.begin == nullptr) {
     what += " is not in device memory";
   } else {
-    what += " runs past the end of its allocation: offset " + std::to_string(inside) + " of " +
-            std::to_string(found.range.bytes) + " bytes";
+    what += " runs past the end of its allocation: offset " +
+            std::to_string(address - reinterpret_cast<std::uint64_t>(before.begin)) + " of " +
+            std::to_string(before.bytes) + " bytes";
   }
   fail(warp, instruction, lane, what);
 }
@@ -53,6 +55,10 @@ std::byte* resolve_window(Warp& warp, const Instruction& instruction, int lane,
   if (shared.holds(address, 1)) {
     return resolve_shared(warp, instruction, lane,
                           address - reinterpret_cast<std::uint64_t>(shared.begin), bytes, access);
+  }
+  if (block.behind_shared().holds(address, 1)) {
+    fail_window(warp, instruction, lane, "shared",
+                address - reinterpret_cast<std::uint64_t>(shared.begin), bytes, shared.bytes);
   }
   const Range local = block.local(warp.thread(lane));
   if (local.holds(address, bytes)) return reinterpret_cast<std::byte*>(address);

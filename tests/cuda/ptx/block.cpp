@@ -18,9 +18,6 @@ namespace {
 using State = LaneGroup::State;
 constexpr std::align_val_t alignment{1024};
 
-/// More instructions than any test needs: the kernel does not end.
-constexpr std::uint64_t endless = std::uint64_t{1} << 32;
-
 }  // namespace
 
 void Block::FreeMemory::operator()(std::byte* memory) const {
@@ -28,8 +25,7 @@ void Block::FreeMemory::operator()(std::byte* memory) const {
 }
 
 Block::Memory Block::allocate(std::size_t bytes) {
-  // One byte more, so that the address behind an empty window belongs to nobody else.
-  Memory memory(static_cast<std::byte*>(::operator new[](bytes + 1, alignment)));
+  Memory memory(static_cast<std::byte*>(::operator new[](bytes + guard_bytes, alignment)));
   std::memset(memory.get(), 0xff, bytes);
   return memory;
 }
@@ -68,7 +64,9 @@ void Block::run(dim3 index) {
   const std::uint64_t begin = steps();
   do {
     run_warps();
-    if (steps() - begin > endless) fail(*this, "the block does not come to an end");
+    if (steps() - begin > ptx_settings().most_instructions) {
+      fail(*this, "the block does not come to an end");
+    }
   } while (pass_barrier());
 }
 

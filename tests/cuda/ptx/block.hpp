@@ -30,6 +30,8 @@ class Block {
   bool looks_for_races() const { return shared_races_ != nullptr; }
   RaceChecker& shared_races() { return *shared_races_; }
   Range shared() const { return {shared_.get(), shared_bytes_}; }
+  /// Behind shared memory: addresses that only an overrun of it can reach.
+  Range behind_shared() const { return {shared_.get() + shared_bytes_, guard_bytes}; }
   Range local(int thread) const {
     const std::size_t bytes = grid_.program.local_bytes;
     return {local_.get() + static_cast<std::size_t>(thread) * bytes, bytes};
@@ -45,6 +47,7 @@ class Block {
     void operator()(std::byte* memory) const;
   };
   using Memory = std::unique_ptr<std::byte[], FreeMemory>;
+  static constexpr std::size_t guard_bytes = std::size_t{64} << 10;
   static Memory allocate(std::size_t bytes);
 
   std::uint64_t steps() const;

@@ -21,8 +21,14 @@ std::string block_name(const Block& block) {
   return demangled(block.grid().program.name) + ", block " + triple(at.x, at.y, at.z);
 }
 
-std::string file_name(std::string_view path) {
-  return std::string(path.substr(path.find_last_of('/') + 1));
+/// Nothing if the PTX does not say.
+std::string source_name(const Module& module, const char* before, int file, int line) {
+  const auto found = module.files.find(file);
+  if (line == 0 || found == module.files.end()) return {};
+  const std::string_view path = found->second;
+  std::string name(before);
+  name += path.substr(path.find_last_of('/') + 1);
+  return name + ":" + std::to_string(line);
 }
 
 }  // namespace
@@ -49,9 +55,10 @@ std::string place_name(const Program& program, std::size_t at) {
   if (origin.function->name != program.name) {
     text += " of " + demangled(std::string(origin.function->name));
   }
-  const auto file = program.module->files.find(statement.source.file);
-  if (statement.source.line == 0 || file == program.module->files.end()) return text;
-  return text + ", " + file_name(file->second) + ":" + std::to_string(statement.source.line);
+  const SourcePlace& source = statement.source;
+  text += source_name(*program.module, ", ", source.file, source.line);
+  return text +
+         source_name(*program.module, " called from ", source.caller_file, source.caller_line);
 }
 
 void fail(const Warp& warp, const Instruction& instruction, int lane, const std::string& what) {

@@ -41,32 +41,49 @@ T read(const std::byte* from) {
   return value;
 }
 
-}  // namespace
+struct Found {
+  std::string_view text;
+  int capability = 0;
+  bool compressed = false;
+};
 
-EmbeddedPtx find_ptx(const void* wrapper) {
+/// Empty if the program has no PTX for such a device.
+Found newest_ptx(const void* wrapper, int most) {
   const auto outer = read<__fatBinC_Wrapper_t>(static_cast<const std::byte*>(wrapper));
   const auto* at = reinterpret_cast<const std::byte*>(outer.data);
   const auto header = outer.magic == FATBINC_MAGIC ? read<Header>(at) : Header{};
   if (header.magic != header_magic) throw PtxError("not what nvcc embeds into a program");
-  EmbeddedPtx newest;
+  Found newest;
   at += header.header_bytes;
   for (const std::byte* end = at + header.bytes; at < end;) {
     const auto entry = read<Entry>(at);
     const std::string_view text(reinterpret_cast<const char*>(at + entry.header_bytes),
                                 entry.bytes);
     at += entry.header_bytes + entry.bytes;
-    if (entry.kind != kind_of_ptx || static_cast<int>(entry.capability) < newest.capability) {
-      continue;
-    }
-    if (entry.compressed_bytes != 0 || text.find(".version") == std::string_view::npos) {
-      throw PtxError("the program's PTX is compressed: nvcc needs --no-compress");
-    }
-    newest = {std::string(text.substr(0, text.find('\0'))), static_cast<int>(entry.capability)};
-  }
-  if (newest.text.empty()) {
-    throw PtxError("the program has no PTX: nvcc needs -gencode with code=compute_XX");
+    const auto capability = static_cast<int>(entry.capability);
+    const bool suits = most == 0 || capability <= most;
+    if (entry.kind != kind_of_ptx || !suits || capability < newest.capability) continue;
+    const bool compressed =
+        entry.compressed_bytes != 0 || text.find(".version") == std::string_view::npos;
+    newest = {text.substr(0, text.find('\0')), capability, compressed};
   }
   return newest;
+}
+
+}  // namespace
+
+int newest_capability(const void* wrapper) { return newest_ptx(wrapper, 0).capability; }
+
+std::string find_ptx(const void* wrapper, int capability) {
+  const Found newest = newest_ptx(wrapper, capability);
+  if (newest.text.empty()) {
+    throw PtxError(
+        "the program has no PTX for this device: nvcc needs -gencode with code=compute_XX");
+  }
+  if (newest.compressed) {
+    throw PtxError("the program's PTX is compressed: nvcc needs --no-compress");
+  }
+  return std::string(newest.text);
 }
 
 }  // namespace kvevict_ptx

@@ -5,15 +5,14 @@
 
 namespace kvevict_ptx {
 
-/// PTX that nvcc has put into a program, and the compute capability it is for, as 10 major + minor.
-struct EmbeddedPtx {
-  std::string text;
-  int capability = 0;
-};
+// What nvcc's host code passes to __cudaRegisterFatBinary leads to the device code.
 
-/// The newest PTX in what nvcc's host code passes to __cudaRegisterFatBinary. Throws PtxError if
-/// there is none: nvcc must be told to embed it uncompressed, as with
-/// -gencode arch=compute_80,code=compute_80 --no-compress.
-EmbeddedPtx find_ptx(const void* wrapper);
+/// The newest PTX that a device of this capability can run (80; 0: any). Throws PtxError if there
+/// is none: nvcc must be told to embed it uncompressed, as with -gencode
+/// arch=compute_80,code=compute_80 --no-compress.
+std::string find_ptx(const void* wrapper, int capability);
+
+/// The capability that the newest PTX is for; 0 if there is none.
+int newest_capability(const void* wrapper);
 
 }  // namespace kvevict_ptx

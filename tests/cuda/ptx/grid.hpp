@@ -58,6 +58,8 @@ class Grid {
   }
   /// The allocation at `address`, with an empty range if there is none.
   Allocation allocation(std::uint64_t address);
+  /// The allocation that ends not far before `address`, for messages.
+  static Range allocation_before(std::uint64_t address);
 
  private:
   std::vector<Allocation> last_;

@@ -44,9 +44,8 @@ Format to_small(double value, Rounding rounding) {
   if (value != value) return {Format::nan};
   const auto sign = static_cast<std::uint16_t>(std::signbit(value) ? 0x8000 : 0);
   double magnitude = std::fabs(value);
-  if (std::isinf(magnitude)) {
-    return {static_cast<std::uint16_t>(sign | Format::infinity)};
-  }
+  if (magnitude == 0) return {sign};
+  if (std::isinf(magnitude)) return {static_cast<std::uint16_t>(sign | Format::infinity)};
   // Towards zero or away from it, seen from the magnitude.
   if (sign != 0 && rounding == Rounding::down) {
     rounding = Rounding::up;

@@ -8,13 +8,13 @@
 #include "decoder.hpp"
 #include "fatbin.hpp"
 #include "parser.hpp"
+#include "ptx_settings.hpp"
 
 namespace kvevict_ptx {
 
 void LoadedModule::parse() {
   if (syntax_ != nullptr) return;
-  EmbeddedPtx ptx = find_ptx(wrapper_);
-  syntax_ = parse_module(std::move(ptx.text));
+  syntax_ = parse_module(find_ptx(wrapper_, ptx_settings().capability));
   allocate_variables();
 }
 
@@ -78,6 +78,15 @@ const Program& LoadedModule::program(const std::string& kernel) {
 }
 
 LoadedModule* Registry::add_module(const void* wrapper) {
+  // The device is the one that is asked for, or one that can run everything in the program.
+  newest_ = std::max(newest_, newest_capability(wrapper));
+  const int asked = ptx_settings().capability;
+  const int capability = asked != 0 ? asked : newest_;
+  if (capability != 0) {
+    kvevict_emulation::DeviceLimits& limits = kvevict_emulation::settings().limits;
+    limits.compute_major = capability / 10;
+    limits.compute_minor = capability % 10;
+  }
   return modules_.emplace(wrapper, std::make_unique<LoadedModule>(wrapper)).first->second.get();
 }
 

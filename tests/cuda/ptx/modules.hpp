@@ -55,6 +55,7 @@ class Registry {
     LoadedModule* module;
     std::string name;
   };
+  int newest_ = 0;  ///< capability of the modules' PTX
   std::map<const void*, std::unique_ptr<LoadedModule>> modules_;
   std::unordered_map<const void*, Symbol> kernels_;
   std::unordered_map<const void*, Symbol> variables_;

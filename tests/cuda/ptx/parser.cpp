@@ -41,10 +41,7 @@ class BodyParser {
     const std::string_view word = in_.peek().text.substr(1);
     if (word == "loc") {
       in_.take();
-      source_.file = static_cast<int>(parse_number(in_).value);
-      const int line = static_cast<int>(parse_number(in_).value);
-      if (line != 0) source_.line = line;  // 0: code without a line of its own
-      in_.skip_line();
+      location();
     } else if (word == "reg") {
       in_.take();
       registers();
@@ -61,6 +58,23 @@ class BodyParser {
       in_.skip_line();
     } else {  // .pragma, .callprototype and the like change nothing here
       while (!in_.take_if(';')) in_.take();
+    }
+  }
+
+  /// `.loc file line column` and perhaps `, function_name label, inlined_at file line column`.
+  void location() {
+    const int row = in_.peek().line;
+    source_.file = static_cast<int>(parse_number(in_).value);
+    const int line = static_cast<int>(parse_number(in_).value);
+    if (line != 0) source_.line = line;  // 0: code without a line of its own
+    source_.caller_file = source_.caller_line = 0;
+    while (!in_.at_end() && in_.peek().line == row) {
+      if (!in_.take_if("inlined_at")) {
+        in_.take();
+        continue;
+      }
+      source_.caller_file = static_cast<int>(parse_number(in_).value);
+      source_.caller_line = static_cast<int>(parse_number(in_).value);
     }
   }
 

@@ -3,13 +3,16 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <string_view>
 
 namespace kvevict_ptx {
 namespace {
 
 void apply(std::string_view word, PtxSettings& settings) {
-  if (word == "noraces") {
+  if (word.starts_with("sm_")) {
+    settings.capability = std::atoi(std::string(word.substr(3)).c_str());
+  } else if (word == "noraces") {
     settings.shared_races = settings.global_races = false;
   } else if (word == "noglobalraces") {
     settings.global_races = false;

@@ -3,16 +3,17 @@
 # What nvcc builds, run by the PTX emulator. Include this file; without nvcc the functions say so and add nothing.
 #
 #   kvevict_add_ptx_library(NAME <name> SOURCES <file>... ARCHITECTURES <number>...
-#                           [LIBS <target>...] [PTX_LIBS <name>...] [OPTIONS <option of nvcc>...])
+#                           [LIBS <target>...] [OPTIONS <option of nvcc>...])
 #
-# A static library <name>_sm<number> for each architecture, as in 80. Sources that end in .cu are compiled by nvcc, which
-# embeds their PTX; all others by the C++ compiler. LIBS are linked as they are, PTX_LIBS are other libraries of this kind
-# and of the same architecture; both also give include directories to nvcc.
+# A static library of sources that nvcc compiles (those that end in .cu, with the PTX of each architecture, as in 80) and
+# that the C++ compiler does (all others). LIBS may be such libraries too; nvcc gets the include directories of all.
 #
-#   kvevict_add_ptx_test(... as above ... [ARGUMENTS <argument>...] [TIMEOUT <seconds>] [ENVIRONMENT <VAR=value>...])
+#   kvevict_add_ptx_test(... as above ... [ARGUMENTS <argument>...] [TIMEOUT <seconds>] [LABELS <label>...]
+#                        [SETTINGS <word>...] [ENVIRONMENT <VAR=value>...])
 #
-# An executable <name>_sm<number> and a ctest test of that name for each architecture. Exit code 77 counts as skipped.
-include_guard(GLOBAL)
+# An executable <name>, and for each architecture a ctest test <name>_sm<number> that runs it on such a device: with
+# KVEVICT_PTX=sm_<number>,<word>,... (words as in ptx_settings.hpp). Exit code 77 counts as skipped.
+include_guard()
 
 set(kvevict_nvcc "${KVEVICT_NVCC}")
 if(NOT kvevict_nvcc)
@@ -22,83 +23,88 @@ if(NOT kvevict_nvcc)
   endif()
 endif()
 
-# Adds a command for each .cu source; `objects` receives what they make, `others` the remaining sources.
-function(kvevict_compile_to_ptx target architecture objects others)
-  cmake_parse_arguments(PARSE_ARGV 4 arg "" "" "SOURCES;OPTIONS")
-  set(made "")
-  set(rest "")
+# Fills `target`, which exists: a command of nvcc for each .cu source, and the rest as usual.
+function(kvevict_fill_ptx_target target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;ARCHITECTURES;OPTIONS;LIBS")
+  set(gencode "")
+  foreach(architecture IN LISTS arg_ARCHITECTURES)
+    list(APPEND gencode -gencode "arch=compute_${architecture},code=compute_${architecture}")
+  endforeach()
   set(includes "$<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>")
+  set(objects "${CMAKE_CURRENT_BINARY_DIR}/${target}.nvcc")
   foreach(source IN LISTS arg_SOURCES)
     get_filename_component(source "${source}" ABSOLUTE)
     if(NOT source MATCHES "\\.cu$")
-      list(APPEND rest "${source}")
+      target_sources(${target} PRIVATE "${source}")
       continue()
     endif()
     get_filename_component(name "${source}" NAME)
-    set(object "${CMAKE_CURRENT_BINARY_DIR}/${target}.dir/${name}.o")
+    set(object "${objects}/${name}.o")
     add_custom_command(
       OUTPUT "${object}"
-      COMMAND "${CMAKE_COMMAND}" -E make_directory "${CMAKE_CURRENT_BINARY_DIR}/${target}.dir"
+      COMMAND "${CMAKE_COMMAND}" -E make_directory "${objects}"
       COMMAND
         "${kvevict_nvcc}" -ccbin "${CMAKE_CXX_COMPILER}" -std=c++20 -O3 -lineinfo -Werror all-warnings --no-compress
-        -gencode "arch=compute_${architecture},code=compute_${architecture}"
-        "$<$<BOOL:${includes}>:-I$<JOIN:${includes},;-I>>" ${arg_OPTIONS} -MD -MF "${object}.d" -MT "${object}" -c
-        "${source}" -o "${object}"
+        ${gencode} "$<$<BOOL:${includes}>:-I$<JOIN:${includes},;-I>>" ${arg_OPTIONS} -MD -MF "${object}.d" -MT
+        "${object}" -c "${source}" -o "${object}"
       DEPENDS "${source}"
       DEPFILE "${object}.d"
-      COMMENT "Compiling ${name} to PTX for sm_${architecture}"
+      COMMENT "Compiling ${name} with its PTX"
       COMMAND_EXPAND_LISTS VERBATIM)
-    list(APPEND made "${object}")
+    set_source_files_properties("${object}" PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+    target_sources(${target} PRIVATE "${object}")
   endforeach()
-  set(${objects} "${made}" PARENT_SCOPE)
-  set(${others} "${rest}" PARENT_SCOPE)
-endfunction()
-
-# The common part of both functions: `target` exists already.
-function(kvevict_fill_ptx_target target architecture)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SOURCES;OPTIONS;LIBS;PTX_LIBS")
-  kvevict_compile_to_ptx(${target} ${architecture} objects others SOURCES ${arg_SOURCES} OPTIONS ${arg_OPTIONS})
-  target_sources(${target} PRIVATE ${objects} ${others})
-  set_source_files_properties(${objects} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
   set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
-  list(TRANSFORM arg_PTX_LIBS APPEND "_sm${architecture}")
-  target_link_libraries(${target} PUBLIC ${arg_LIBS} ${arg_PTX_LIBS} kvevict::kvevict kvevict_ptx_emulator)
+  target_link_libraries(${target} PUBLIC ${arg_LIBS} kvevict::kvevict kvevict_ptx_emulator)
   target_link_libraries(${target} PRIVATE kvevict_warnings)
 endfunction()
 
-macro(kvevict_parse_ptx_arguments function)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT" "SOURCES;ARCHITECTURES;LIBS;PTX_LIBS;OPTIONS;ARGUMENTS;ENVIRONMENT")
+# Both public functions: `kind` is LIBRARY or TEST.
+function(kvevict_add_ptx_target kind)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "NAME;TIMEOUT"
+                        "SOURCES;ARCHITECTURES;LIBS;OPTIONS;ARGUMENTS;LABELS;SETTINGS;ENVIRONMENT")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_NAME OR NOT arg_SOURCES OR NOT arg_ARCHITECTURES)
-    message(FATAL_ERROR "${function}: NAME, SOURCES and ARCHITECTURES are needed, "
+    message(FATAL_ERROR "PTX target '${arg_NAME}': NAME, SOURCES and ARCHITECTURES are needed, "
                         "'${arg_UNPARSED_ARGUMENTS}' is unknown")
   endif()
   if(NOT kvevict_nvcc)
     message(STATUS "${arg_NAME} skipped: there is no nvcc")
     return()
   endif()
-endmacro()
-
-function(kvevict_add_ptx_library)
-  kvevict_parse_ptx_arguments(kvevict_add_ptx_library)
-  foreach(architecture IN LISTS arg_ARCHITECTURES)
-    add_library(${arg_NAME}_sm${architecture} STATIC)
-    kvevict_fill_ptx_target(${arg_NAME}_sm${architecture} ${architecture} SOURCES ${arg_SOURCES}
-      OPTIONS ${arg_OPTIONS} LIBS ${arg_LIBS} PTX_LIBS ${arg_PTX_LIBS})
-  endforeach()
-endfunction()
-
-function(kvevict_add_ptx_test)
-  kvevict_parse_ptx_arguments(kvevict_add_ptx_test)
+  if(kind STREQUAL "LIBRARY")
+    add_library(${arg_NAME} STATIC)
+  else()
+    add_executable(${arg_NAME})
+  endif()
+  kvevict_fill_ptx_target(
+    ${arg_NAME}
+    SOURCES ${arg_SOURCES}
+    ARCHITECTURES ${arg_ARCHITECTURES}
+    OPTIONS ${arg_OPTIONS}
+    LIBS ${arg_LIBS})
+  if(kind STREQUAL "LIBRARY")
+    return()
+  endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 900)
   endif()
   foreach(architecture IN LISTS arg_ARCHITECTURES)
-    set(target ${arg_NAME}_sm${architecture})
-    add_executable(${target})
-    kvevict_fill_ptx_target(${target} ${architecture} SOURCES ${arg_SOURCES}
-      OPTIONS ${arg_OPTIONS} LIBS ${arg_LIBS} PTX_LIBS ${arg_PTX_LIBS})
-    add_test(NAME ${target} COMMAND ${target} ${arg_ARGUMENTS})
-    set_tests_properties(${target} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${arg_TIMEOUT} LABELS cuda
-                                              ENVIRONMENT "${arg_ENVIRONMENT}")
+    set(test ${arg_NAME}_sm${architecture})
+    list(JOIN arg_SETTINGS "," words)
+    add_test(NAME ${test} COMMAND ${arg_NAME} ${arg_ARGUMENTS})
+    set_tests_properties(
+      ${test}
+      PROPERTIES SKIP_RETURN_CODE 77
+                 TIMEOUT ${arg_TIMEOUT}
+                 LABELS "cuda;${arg_LABELS}"
+                 ENVIRONMENT "KVEVICT_PTX=sm_${architecture},${words};${arg_ENVIRONMENT}")
   endforeach()
+endfunction()
+
+function(kvevict_add_ptx_library)
+  kvevict_add_ptx_target(LIBRARY ${ARGV})
+endfunction()
+
+function(kvevict_add_ptx_test)
+  kvevict_add_ptx_target(TEST ${ARGV})
 endfunction()

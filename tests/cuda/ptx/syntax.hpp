@@ -40,10 +40,13 @@ struct Operand {
   std::vector<Operand> elements;
 };
 
-/// A place in the source that the PTX was made from; file 0 is unknown.
+/// A place in the source that the PTX was made from; file 0 is unknown. Where a function was
+/// inlined it is in that function, and `caller` says where that is.
 struct SourcePlace {
   int file = 0;
   int line = 0;
+  int caller_file = 0;
+  int caller_line = 0;
 };
 
 struct Statement {

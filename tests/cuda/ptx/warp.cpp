@@ -126,6 +126,10 @@ bool Warp::control(const Instruction& instruction, std::uint32_t& at, LaneMask& 
     case Control::indexed_branch:
       return branch_indexed(instruction, at, lanes, active);
     case Control::exit:
+      for (const AsyncCopies::Copy& copy : copies_.pending) {
+        if ((active >> copy.lane & 1) == 0) continue;
+        fail(*this, instruction, copy.lane, "a copy by cp.async was never waited for");
+      }
       live_ &= ~active;
       lanes &= ~active;
       ++at;
