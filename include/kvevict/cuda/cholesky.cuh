@@ -10,9 +10,9 @@
 
 namespace kvevict::cuda {
 
-/// Own kernels rather than cuSOLVER's and cuBLAS' batched ones, which choose their algorithm by the
-/// number of matrices (a head would not score the same bits alone and in a batch), take arrays of
-/// pointers and allocate, which a captured graph must not.
+// Own kernels rather than cuSOLVER's and cuBLAS' batched ones, which choose their algorithm by the
+// number of matrices (a head would not score the same bits alone and in a batch), take arrays of
+// pointers and allocate, which a captured graph must not.
 
 /// Arguments of the kernel: A = s2 I + M for each symmetric matrix M, of which the lower triangle
 /// is read, becomes L with A = L L^T in the lower triangle of `lower`, which may be the same
@@ -35,9 +35,8 @@ inline constexpr int cholesky_panel = 16;
 inline constexpr int cholesky_tile = 64;
 
 /// The diagonal block of a panel, one thread for each number: eliminates column by column without
-/// dividing a column that later steps read (one barrier each), then scales. False for a pivot that
-/// is not above zero.
-/// Inverses of the pivots' roots go to `inverses`.
+/// dividing a column that later steps read (one barrier each), then scales; inverses of the pivots'
+/// roots go to `inverses`. False for a pivot that is not above zero.
 __device__ inline bool factorize_diagonal(double (&block)[cholesky_panel][cholesky_panel + 1],
                                           double (&inverses)[cholesky_panel]) {
   const int row = static_cast<int>(threadIdx.x) / cholesky_panel;
