@@ -85,6 +85,8 @@ __global__ void __launch_bounds__(gram_threads, 2)
     const std::int64_t left = parts.size(part) - done;
     const int n = static_cast<int>(left < gram_depth ? left : gram_depth);
     const auto each_element = [&](auto&& use) {
+      // More loads at a time do not fit the registers.
+      KVEVICT_NO_UNROLL
       for (int which = 0; which < 2; ++which) {
         const std::int64_t channel = corner[which] + t % gram_tile;
         KVEVICT_UNROLL

@@ -225,37 +225,43 @@ inline void merge_parts(Resources& res, const MomentParts& parts, std::int64_t c
 /// Doubles for moments of parts: heads are worked on in groups that fit.
 inline constexpr std::int64_t moment_workspace = std::int64_t{8} << 20;
 
-inline constexpr int rotation_heads = 8;
+inline constexpr int turn_threads = 128;
 
-/// One block for each probe and 8 heads: their angles are the same.
+/// Rotations of one probe each: what all heads share. [probe][pair]
+static __global__ void __launch_bounds__(turn_threads)
+    turns_of_positions(const std::int32_t* positions, const double* frequencies, double factor,
+                       std::int64_t count, std::int64_t pairs, double* cosines, double* sines) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * turn_threads + threadIdx.x;
+  if (i >= count * pairs) return;
+  const double angle = static_cast<double>(positions[i / pairs]) * frequencies[i % pairs];
+  cosines[i] = factor * cos(angle);
+  sines[i] = factor * sin(angle);
+}
+
+/// A thread for each head, probe and slot.
 template <class T>
-__global__ void __launch_bounds__(slot_threads)
-    rotate_to_positions(DeviceQueries queries, const std::int32_t* rows,
-                        const std::int32_t* positions, const double* frequencies, double factor,
-                        ChannelSlots slots, MatrixBatchView<float, MemorySpace::device> to) {
-  const std::int64_t groups = tiles_of(queries.heads(), rotation_heads);
-  const std::int64_t i = blockIdx.x / groups;
-  const std::int64_t first = blockIdx.x % groups * rotation_heads;
-  const std::int64_t end =
-      first + rotation_heads < queries.heads() ? first + rotation_heads : queries.heads();
-  const QueryReader<T> read{queries, 0};
-  for (std::int64_t slot = threadIdx.x; slot < slots.count(); slot += slot_threads) {
-    const std::int64_t a = slots.first(slot);
-    if (!slots.paired(slot)) {
-      for (std::int64_t q = first; q < end; ++q) to(q, i, a) = read(q, rows[i], a);
-      continue;
-    }
-    const std::int64_t b = slots.second(slot);
-    const double angle = static_cast<double>(positions[i]) * frequencies[slot];
-    const double cosine = factor * cos(angle);
-    const double sine = factor * sin(angle);
-    for (std::int64_t q = first; q < end; ++q) {
-      const auto x = static_cast<double>(read(q, rows[i], a));
-      const auto y = static_cast<double>(read(q, rows[i], b));
-      to(q, i, a) = static_cast<float>(x * cosine - y * sine);
-      to(q, i, b) = static_cast<float>(x * sine + y * cosine);
-    }
+__global__ void __launch_bounds__(turn_threads)
+    turn_queries(QueryReader<T> read, const std::int32_t* rows, const double* cosines,
+                 const double* sines, std::int64_t count, ChannelSlots slots,
+                 MatrixBatchView<float, MemorySpace::device> to) {
+  const std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * turn_threads + threadIdx.x;
+  const std::int64_t slot = n % slots.count();
+  const std::int64_t i = n / slots.count() % count;
+  const std::int64_t q = n / slots.count() / count;
+  if (q >= read.queries.heads()) return;
+  const T* row = read.row(q, rows[i]);
+  const std::int64_t a = slots.first(slot);
+  if (!slots.paired(slot)) {
+    to(q, i, a) = static_cast<float>(row[a]);
+    return;
   }
+  const std::int64_t b = slots.second(slot);
+  const auto x = static_cast<double>(static_cast<float>(row[a]));
+  const auto y = static_cast<double>(static_cast<float>(row[b]));
+  const double cosine = cosines[i * slots.pairs + slot];
+  const double sine = sines[i * slots.pairs + slot];
+  to(q, i, a) = static_cast<float>(x * cosine - y * sine);
+  to(q, i, b) = static_cast<float>(x * sine + y * cosine);
 }
 
 }  // namespace detail
@@ -325,6 +331,8 @@ inline void rotate_queries_impl(Resources& res, const QueriesView<MemorySpace::d
   auto* device_rows = scope.carve<std::int32_t>("rotate_queries.rows", count);
   auto* device_positions = scope.carve<std::int32_t>("rotate_queries.positions", count);
   auto* frequencies = scope.carve<double>("rotate_queries.frequencies", slots.pairs);
+  auto* cosines = scope.carve<double>("rotate_queries.cosines", count * slots.pairs);
+  auto* sines = scope.carve<double>("rotate_queries.sines", count * slots.pairs);
   WorkspaceScope host(res.host_workspace());
   auto* host_frequencies = host.carve<double>("rotate_queries.frequencies", slots.pairs);
   if (res.workspace().counting()) return;
@@ -334,10 +342,15 @@ inline void rotate_queries_impl(Resources& res, const QueriesView<MemorySpace::d
   upload(res.stream(), rows, count, device_rows);
   upload(res.stream(), positions, count, device_positions);
   upload(res.stream(), host_frequencies, slots.pairs, frequencies);
+  launch(res, "turns_of_positions", detail::turns_of_positions,
+         tiles_of(count * slots.pairs, detail::turn_threads), detail::turn_threads, 0,
+         device_positions, frequencies, rope.attention_factor, count, slots.pairs, cosines, sines);
   detail::with_element_type(queries.type(), [&](auto type) {
-    launch(res, "rotate_to_positions", detail::rotate_to_positions<typename decltype(type)::type>,
-           count * tiles_of(queries.heads(), detail::rotation_heads), detail::slot_threads, 0,
-           queries, device_rows, device_positions, frequencies, rope.attention_factor, slots, to);
+    using T = typename decltype(type)::type;
+    launch(res, "turn_queries", detail::turn_queries<T>,
+           tiles_of(queries.heads() * count * slots.count(), detail::turn_threads),
+           detail::turn_threads, 0, detail::QueryReader<T>{queries, 0}, device_rows, cosines, sines,
+           count, slots, to);
   });
 }
 
