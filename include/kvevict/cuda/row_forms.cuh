@@ -55,7 +55,7 @@ __device__ double products_by_row(const float (&products)[Count], const T* row,
 /// a sum for each row. 2 dim^2 flops for dim elements of a row, which come from memory once for all
 /// matrices of a group and from the caches otherwise: bound by fp32 arithmetic.
 template <RowForm Form, int Columns, class T, class Store>
-__global__ void __launch_bounds__(128, 3)
+__global__ void __launch_bounds__(128, Form == RowForm::quadratic && Columns == 64 ? 2 : 3)
     form_rows(RowsView<const T, MemorySpace::device> rows,
               MatrixBatchView<const float, MemorySpace::device> matrices, int group, float scale,
               std::int64_t tiles, Store store) {
