@@ -71,37 +71,4 @@ __device__ void widen(const Piece& piece, float (&values)[piece_size<T>]) {
   }
 }
 
-/// Writes rows [first, first + count) of a head as floats to shared memory, `to`[rows][pitch], by
-/// all threads of a block; rows from `count` to `rows` and channels from dim to `pitch` become
-/// zeros. `to` is aligned to 16 bytes and `pitch` a multiple of 8. Visible after the next barrier.
-template <class T>
-__device__ void load_rows(const MatrixView<const T, MemorySpace::device>& head, std::int64_t first,
-                          int count, int rows, int pitch, float* to) {
-  constexpr int size = piece_size<T>;
-  const int dim = static_cast<int>(head.shape[1]);
-  const int threads = static_cast<int>(blockDim.x);
-  const int thread = static_cast<int>(threadIdx.x);
-  if (!in_whole_pieces(head)) {
-    for (int i = thread; i < rows * pitch; i += threads) {
-      const int row = i / pitch;
-      const int c = i % pitch;
-      to[i] = row < count && c < dim ? static_cast<float>(head(first + row, c)) : 0.0f;
-    }
-    return;
-  }
-  const int pieces = pitch / size;
-  for (int i = thread; i < rows * pieces; i += threads) {
-    const int row = i / pieces;
-    const int piece = i % pieces;
-    const bool inside = row < count && piece * size < dim;
-    float values[size];
-    widen<T>(inside ? load_piece(&head(first + row, 0), piece) : Piece{0, 0, 0, 0}, values);
-    KVEVICT_UNROLL
-    for (int k = 0; k < size; k += 4) {
-      *reinterpret_cast<float4*>(to + row * pitch + piece * size + k) =
-          float4{values[k], values[k + 1], values[k + 2], values[k + 3]};
-    }
-  }
-}
-
 }  // namespace kvevict::cuda

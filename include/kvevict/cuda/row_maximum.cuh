@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
 #include <cstdint>
-#include <limits>
+#include <string_view>
+#include <type_traits>
 
 #include "kvevict/core/scores.hpp"
 #include "kvevict/core/workspace.hpp"
