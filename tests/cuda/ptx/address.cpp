@@ -36,14 +36,16 @@ Allocation find_allocation(Warp& warp, const Instruction& instruction, int lane,
   const Allocation found = warp.block().grid().allocation(address);
   if (found.range.holds(address, bytes)) return found;
   std::string what = access_name(bytes) + " at " + hexadecimal(address);
-  const Range before =
-      found.range.begin != nullptr ? found.range : Grid::allocation_before(address);
-  if (before.begin == nullptr) {
-    what += " is not in device memory";
+  if (found.range.begin != nullptr) {
+    what += " runs past the end of its allocation";
   } else {
-    what += " runs past the end of its allocation: offset " +
-            std::to_string(address - reinterpret_cast<std::uint64_t>(before.begin)) + " of " +
-            std::to_string(before.bytes) + " bytes";
+    what += " is not in device memory";
+    const Range before = Grid::allocation_before(address);
+    if (before.begin != nullptr) {
+      const auto end = reinterpret_cast<std::uint64_t>(before.begin) + before.bytes;
+      what += ": it is " + std::to_string(address - end) + " bytes behind an allocation of " +
+              std::to_string(before.bytes) + " bytes";
+    }
   }
   fail(warp, instruction, lane, what);
 }

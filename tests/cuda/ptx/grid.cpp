@@ -37,7 +37,7 @@ Allocation Grid::allocation(std::uint64_t address) {
 }
 
 Range Grid::allocation_before(std::uint64_t address) {
-  constexpr std::uint64_t far = 1 << 16;
+  constexpr std::uint64_t far = 1 << 12;
   constexpr std::uint64_t step = 16;  // allocations are not smaller than their alignment
   for (std::uint64_t distance = 1; distance < far; distance += step) {
     if (const Range range = find_range(address - distance); range.begin != nullptr) return range;

@@ -2,15 +2,22 @@
 #include "lexer.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 
 namespace kvevict_ptx {
 namespace {
 
-bool in_word(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-         c == '.' || c == '%' || c == '$';
-}
+constexpr std::array<bool, 256> word_characters = [] {
+  std::array<bool, 256> is{};
+  for (const char c : std::string_view("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                       "0123456789_.%$")) {
+    is[static_cast<unsigned char>(c)] = true;
+  }
+  return is;
+}();
+
+bool in_word(char c) { return word_characters[static_cast<unsigned char>(c)]; }
 
 class Lexer {
  public:

@@ -78,6 +78,7 @@ __global__ void copy_vectors(const float* in, float* out) {
   reinterpret_cast<float4*>(out)[threadIdx.x] =
       *reinterpret_cast<const float4*>(in + 4 * threadIdx.x);
 }
+__global__ void write_vector(float* out) { *reinterpret_cast<float4*>(out) = {1, 2, 3, 4}; }
 __global__ void use_dynamic(int count, float* out) {
   extern __shared__ float memory[];
   const int t = static_cast<int>(threadIdx.x);
@@ -267,8 +268,10 @@ void check_addresses(Expecting& expect, const Arrays& a) {
   };
   const std::vector<float> host(256);
   expect("copy", silence, copy(a.in.data(), 256, a.out.data()));
-  expect("read past the end", "past the end", copy(a.in.data(), 257, a.out.data()));
-  expect("write past the end", "past the end", copy(a.in.data() + 0, 200, a.out.data() + 100));
+  expect("read past the end", "bytes behind an allocation of 1024 bytes",
+         copy(a.in.data(), 257, a.out.data()));
+  expect("write past the end", "bytes behind an allocation of 1024 bytes",
+         copy(a.in.data() + 0, 200, a.out.data() + 100));
   expect("host memory", "not in device memory", copy(host.data(), 10, a.out.data()));
   expect("no memory", "not in device memory", copy(nullptr, 10, a.out.data()));
   float* freed = nullptr;
@@ -276,6 +279,8 @@ void check_addresses(Expecting& expect, const Arrays& a) {
   require(cudaFree(freed));
   expect("freed memory", "not in device memory", copy(freed, 10, a.out.data()));
   expect("vectors", silence, [&] { copy_vectors<<<1, 32>>>(a.in.data(), a.out.data()); });
+  const DeviceArray<float> two(2);
+  expect("vector beyond the end", "past the end", [&] { write_vector<<<1, 1>>>(two.data()); });
   expect("misaligned vectors", "misaligned",
          [&] { copy_vectors<<<1, 32>>>(a.in.data() + 1, a.out.data()); });
   expect("dynamic shared memory", silence, [&] { use_dynamic<<<1, 32, 128>>>(32, a.out.data()); });

@@ -136,6 +136,26 @@ struct Flushed {
   }
 };
 
+/// min.NaN and max.NaN (compute capability 8.0): a NaN makes the result one.
+struct ExtremesOfNan {
+  __device__ static float on_device(float a, float b) {
+    float low = fminf(a, b);
+    float high = fmaxf(a, b);
+#if __CUDA_ARCH__ >= 800
+    asm("min.NaN.f32 %0, %2, %3; max.NaN.f32 %1, %2, %3;"
+        : "=&f"(low), "=f"(high)
+        : "f"(a), "f"(b));
+#else
+    if (a != a || b != b) low = a + b;
+#endif
+    return low - 2 * high;
+  }
+  static float on_host(float a, float b) {
+    if (a != a || b != b) return a + b;
+    return Extreme<float, false>::on_host(a, b) - 2 * Extreme<float, true>::on_host(a, b);
+  }
+};
+
 /// .sat clamps to [0, 1] and makes zero of NaN; min.NaN keeps NaN.
 struct Special {
   __device__ static float on_device(float a, float b) {
@@ -185,6 +205,7 @@ void check_floats(Report& report) {
   check_type<float>(report, "f32");
   check_type<double>(report, "f64");
   check<Flushed, float, float>(report, "ftz");
+  check<ExtremesOfNan, float, float>(report, "min.NaN, max.NaN");
   check<Special, float, float>(report, "sat, slct, set");
 }
 
