@@ -110,6 +110,7 @@ kvevict::RowsView<T, device_space> on_device(Transfers& transfers,
   const kvevict::RowLayout<>& layout = rows.layout();
   const auto device_layout = on_device(transfers, layout);
   const std::int64_t heads = rows.heads();
+  if (rows.dim() == 0) return View();  // a view of nothing at all
   if (heads == 0) return View::packed(nullptr, device_layout, rows.dim(), rows.row_stride());
   if (places.packed) {
     return View::packed(transfers.array(places.first[0], extent_of(rows, layout.total())),

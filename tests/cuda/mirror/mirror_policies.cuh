@@ -66,12 +66,17 @@ class DeviceWorkspace {
 /// own, and its report replaces that of the mirror.
 template <class Op, class... A>
 void mirror_call(MirrorResources& res, bool empty, const Op& op, const A&... arguments) {
+  const DeviceWorkspace workspace(res.options());
+  if (empty && !res.workspace().counting()) {
+    // A call for no rows at all returns before it carves, and before it looks at shapes.
+    res.report() =
+        run_on_device(res.device(), workspace.options(), INT64_MAX, true, op, arguments...);
+    return;
+  }
   const std::int64_t announced = bytes_on_device(res.device(), op, arguments...);
   if (!res.workspace().counting()) {
-    const DeviceWorkspace workspace(res.options());
-    // A call for no rows at all returns before it carves.
     res.report() =
-        run_on_device(res.device(), workspace.options(), empty ? 0 : announced, op, arguments...);
+        run_on_device(res.device(), workspace.options(), announced, false, op, arguments...);
   }
   kvevict::WorkspaceScope scope(res.workspace());
   scope.carve<std::byte>("device", announced);
@@ -94,7 +99,7 @@ void mirror_evict_into(MirrorResources& res, kvevict::Selection& kept,
                        const kvevict::Protect& protect, const Allocator& allocator) {
   kvevict::Selection downloaded;
   mirror_call(
-      res, false,
+      res, cache.layout().total() == 0,
       [&](kvevict::cuda::Resources& device, const auto&... each) {
         kvevict::cuda::Selection selection;
         kvevict::evict_into(device, selection, each...);
