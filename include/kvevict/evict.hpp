@@ -65,7 +65,7 @@ void score_rows(R& res, const P& policy, const KvView<T, R::space>& cache,
   detail::require_evictable<R>(policy, cache, evidence);
   detail::require_scores(scores, cache.layout(), 1);
   res.reset_report();
-  if (cache.layout().total() == 0 && !res.workspace().counting()) return;
+  if (cache.layout().total() == 0) return;
   policy.score(res, KvView<const std::remove_const_t<T>, R::space>(cache), evidence, scores);
 }
 

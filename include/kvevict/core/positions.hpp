@@ -36,7 +36,8 @@ struct PositionRow {
 };
 
 /// Token positions of cached rows or queries: what causal masks, sinks and spans are named by. A
-/// row keeps its position for life, whatever was evicted before it. Ascending within each head.
+/// row keeps its position for life, whatever was evicted before it. Never negative; ascending
+/// within each head.
 /// * `consecutive(first)`: row i has position first + i; nothing is stored (the default, from 0),
 /// * `shared(array)`: one array for all heads,
 /// * `packed(array)`: all heads one after another, in the order of the row layout,

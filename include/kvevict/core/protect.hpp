@@ -77,8 +77,8 @@ std::int64_t count_protected(const Protect& protect, const PositionRow<Int>& pos
   return count;
 }
 
-/// Protected rows that a head of `rows` rows has at most, whatever its positions: they are unique.
-/// O(spans).
+/// Protected rows that a head of `rows` rows has at most, whatever its positions: they are unique
+/// and not negative. O(spans).
 inline std::int64_t most_protected(const Protect& protect, std::int64_t rows) {
   std::int64_t most = std::min(protect.recent, rows);
   most += std::min(protect.sinks, rows);
