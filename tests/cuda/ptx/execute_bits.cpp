@@ -43,7 +43,8 @@ struct ShiftLeft {
 template <class T>
 struct ShiftRight {
   T operator()(T a, std::uint32_t by) const {
-    return static_cast<T>(by >= width_of<T> ? (a < 0 ? -1 : 0) : a >> by);
+    if (by >= width_of<T>) return static_cast<T>(a < 0 ? -1 : 0);
+    return static_cast<T>(a >> by);
   }
 };
 template <class T>

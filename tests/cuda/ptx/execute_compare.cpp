@@ -76,6 +76,12 @@ LaneMask compare_all(const T* a, const T* b) {
 }
 
 template <class T>
+constexpr auto compare_functions = []<std::size_t... k>(std::index_sequence<k...>) {
+  return std::array{&compare_all<T, static_cast<Compare>(k)>...};
+}
+(std::make_index_sequence<static_cast<std::size_t>(Compare::nan) + 1>{});
+
+template <class T>
 LaneMask compared(const Warp& warp, const Instruction& instruction) {
   const T* a = warp.lanes<T>(instruction.slots[1]);
   const T* b = warp.lanes<T>(instruction.slots[2]);
@@ -88,14 +94,7 @@ LaneMask compared(const Warp& warp, const Instruction& instruction) {
     }
     return pack_bits(truths);
   }
-  return [&]<std::size_t... k>(std::index_sequence<k...>) {
-    LaneMask result = 0;
-    ((static_cast<std::size_t>(instruction.with.compare) == k &&
-      (result = compare_all<T, static_cast<Compare>(k)>(a, b), true)) ||
-     ...);
-    return result;
-  }
-  (std::make_index_sequence<static_cast<std::size_t>(Compare::nan) + 1>{});
+  return compare_functions<T>[static_cast<std::size_t>(instruction.with.compare)](a, b);
 }
 
 LaneMask combined(Combine combine, LaneMask a, LaneMask b) {

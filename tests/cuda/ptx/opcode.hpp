@@ -33,7 +33,7 @@ struct Selection {
 };
 
 /// One function for each group of instructions whose operands are plain registers and numbers. They
-/// may look at `with`, which holds what is common to all instructions already.
+/// add to `with`, which holds what is common to all instructions already.
 Selection select_integer(const Opcode& opcode, Modifiers& with);
 Selection select_carry(const Opcode& opcode, Modifiers& with);
 Selection select_bits(const Opcode& opcode, Modifiers& with);

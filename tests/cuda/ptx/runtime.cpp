@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "../emu/device.hpp"
@@ -62,6 +63,15 @@ cudaError_t launch(const void* kernel, const LaunchConfiguration& with, void** a
         kvevict_ptx::Grid grid(*program, with.grid, with.block, with.dynamic_shared, *bytes);
         kvevict_ptx::run_counted(grid);
       });
+}
+
+/// Blocks that meet each other need to run at the same time, which they do not here.
+bool needs_concurrent_blocks(const cudaLaunchConfig_t& with) {
+  const std::span attributes(with.attrs, with.numAttrs);
+  return std::any_of(attributes.begin(), attributes.end(), [](const auto& attribute) {
+    return attribute.id == cudaLaunchAttributeClusterDimension ||
+           attribute.id == cudaLaunchAttributeCooperative;
+  });
 }
 
 /// A part of a device variable; empty if there is no such part.
@@ -142,6 +152,7 @@ cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** a
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* with, const void* kernel,
                                 void** arguments) {
+  if (needs_concurrent_blocks(*with)) return report(cudaErrorNotSupported);
   return launch(kernel, {with->gridDim, with->blockDim, with->dynamicSmemBytes, with->stream},
                 arguments);
 }
