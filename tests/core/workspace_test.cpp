@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -58,7 +57,7 @@ TEST_CASE("carves are aligned, disjoint and usable", "[core][workspace]") {
     for (const std::int64_t bytes : {1, 255, 256, 257, 10000, 0, 3}) {
       auto* memory = scope.carve<unsigned char>("bytes", bytes);
       REQUIRE(aligned(memory));
-      std::memset(memory, static_cast<int>(carves.size()), static_cast<std::size_t>(bytes));
+      std::fill_n(memory, bytes, static_cast<unsigned char>(carves.size()));
       carves.push_back({memory, bytes});
     }
     for (std::size_t i = 0; i < carves.size(); ++i) {

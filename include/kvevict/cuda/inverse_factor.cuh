@@ -79,7 +79,8 @@ inline constexpr int solve_columns = 64;
 /// Solves L X = R by forward substitution, one thread for a column of X and 16 rows of it at a
 /// time: dim^3 flops for each matrix, a third of it for R = I, whose columns begin at the diagonal.
 /// L is read once for 64 columns.
-static __global__ void __launch_bounds__(solve_columns) solve_factors(FactorSolves task, int dim) {
+static __global__ void __launch_bounds__(solve_columns, 8)
+    solve_factors(FactorSolves task, int dim) {
   constexpr int panel = cholesky_panel;
   constexpr int chunk = solve_columns;
   KVEVICT_SHARED(double, of_lower, [chunk][panel + 1]);
@@ -117,6 +118,7 @@ static __global__ void __launch_bounds__(solve_columns) solve_factors(FactorSolv
             first + r < dim ? lower[std::int64_t{first + r} * dim + k0 + thread] : 0.0;
       }
       __syncthreads();
+      KVEVICT_NO_UNROLL
       for (int k = 0; inside && k < count; ++k) {
         const double known = x[std::int64_t{k0 + k} * dim];
         KVEVICT_UNROLL
