@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// Everything on a GPU: what kvevict.hpp brings, with the CUDA backend instead of the CPU's.
-/// Include it from sources that a CUDA compiler reads, and link cudart, cuBLAS and cuSOLVER. Eigen
-/// is not needed. Both umbrellas may be included together.
+// Everything on a GPU: what kvevict.hpp brings, with the CUDA backend instead of the CPU's. For
+// sources that a CUDA compiler reads; link cudart and cuSOLVER. Eigen is not needed. Both umbrellas
+// may be included together.
 #include "kvevict/allocators/global.hpp"
 #include "kvevict/allocators/uniform.hpp"
 #include "kvevict/any_policy.hpp"

@@ -10,9 +10,8 @@
 
 namespace kvevict::cuda {
 
-// Own kernels rather than cuSOLVER's and cuBLAS' batched ones, which choose their algorithm by the
-// number of matrices (a head would not score the same bits alone and in a batch), take arrays of
-// pointers and allocate, which a captured graph must not.
+// Own kernels rather than cuSOLVER's and cuBLAS' batched ones, which promise neither the same bits
+// for a matrix alone and in a batch nor to be capturable in a graph.
 
 /// Arguments of the kernel: A = s2 I + M for each symmetric matrix M, of which the lower triangle
 /// is read, becomes L with A = L L^T in the lower triangle of `lower`, which may be the same

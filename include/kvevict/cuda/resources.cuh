@@ -9,9 +9,9 @@
 #include "kvevict/core/memory_space.hpp"
 #include "kvevict/core/selection.hpp"
 #include "kvevict/core/workspace.hpp"
-#include "kvevict/cuda/handles.cuh"
 #include "kvevict/cuda/memory.cuh"
 #include "kvevict/cuda/selection.cuh"
+#include "kvevict/cuda/solver.cuh"
 #include "kvevict/cuda/upload.cuh"
 
 namespace kvevict::cuda {
@@ -38,13 +38,13 @@ struct ResourcesOptions {
   std::size_t workspace_bytes = 0;
 };
 
-/// Stream, scratch memory and library handles of the CUDA backend; the first argument of every
+/// Stream, scratch memory and cuSOLVER handle of the CUDA backend; the first argument of every
 /// call. Calls enqueue their work on the stream and return; views, and the buffers behind them,
 /// must live until the stream has come so far. What waits for the stream says so.
 ///
 /// Once a call of the same shapes has been made, nothing is allocated, and calls that do not wait
 /// can be captured in a graph. One object serves one host thread at a time, with the device current
-/// that was current when it was made.
+/// that was current when it was made; the stream outlives it.
 class Resources {
  public:
   static constexpr MemorySpace space = MemorySpace::device;
@@ -55,7 +55,7 @@ class Resources {
         workspace_(options.workspace != nullptr
                        ? Workspace(options.workspace, options.workspace_bytes)
                        : Workspace(stream_ordered_memory(options.stream))),
-        handles_(options.stream) {
+        solver_(options.stream) {
     int device = 0;
     require_success(cudaGetDevice(&device), "cudaGetDevice");
     require_success(
@@ -78,8 +78,7 @@ class Resources {
   const DeviceLimits& limits() const { return limits_; }
   Workspace& workspace() { return workspace_; }
   Workspace& host_workspace() { return host_workspace_; }
-  cublasHandle_t blas() { return handles_.blas(); }
-  cusolverDnHandle_t solver() { return handles_.solver(); }
+  cusolverDnHandle_t solver() { return solver_.get(); }
   /// Device memory.
   Counters* counters() const { return counters_.data(); }
 
@@ -111,7 +110,7 @@ class Resources {
 
  private:
   explicit Resources(const DeviceLimits& limits)
-      : workspace_(Workspace::counter()), handles_(nullptr), limits_(limits) {}
+      : workspace_(Workspace::counter()), solver_(nullptr), limits_(limits) {}
 
   void clear(void* counters, std::size_t bytes) {
     if (workspace_.counting()) return;
@@ -121,7 +120,7 @@ class Resources {
   cudaStream_t stream_ = nullptr;
   Workspace workspace_;
   Workspace host_workspace_;
-  LibraryHandles handles_;
+  SolverHandle solver_;
   DeviceLimits limits_;
   DeviceArray<Counters> counters_;
 };

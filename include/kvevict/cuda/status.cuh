@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cublas_v2.h>
 #include <cusolverDn.h>
 
 #include <string>
@@ -21,13 +20,6 @@ inline void require_success(cudaError_t status, std::string_view call) {
               kvevict::detail::joined(cudaGetErrorName(status),
                                       kvevict::detail::joined(", ", cudaGetErrorString(status))),
               "cudaSuccess");
-}
-
-inline void require_success(cublasStatus_t status, std::string_view call) {
-  if (status == CUBLAS_STATUS_SUCCESS) return;
-  throw Error(ErrorKind::backend, call,
-              kvevict::detail::joined("cublasStatus ", kvevict::detail::text_of(int{status})),
-              "CUBLAS_STATUS_SUCCESS");
 }
 
 inline void require_success(cusolverStatus_t status, std::string_view call) {
