@@ -1,28 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "options.hpp"
 
-#include <algorithm>
-#include <cstddef>
 #include <string_view>
 
 namespace cuda_evict {
 namespace {
 
-/// One option: how it is written, what it means, and what it sets.
-struct Option {
-  std::string_view name;
-  std::string_view value;  ///< placeholder of its value; empty for a flag
-  std::string_view help;
-  void (*set)(Options& options, std::string_view name, std::string_view text);
-};
+using command_line::store;
 
-template <auto Member>
-void store(Options& options, std::string_view name, std::string_view text) {
-  kvevict::parse_parameter(name, text, options.*Member);
-}
-
-// An option without a name is a heading.
-constexpr Option table[] = {
+constexpr command_line::Option<Options> table[] = {
     {"", "", "Cache: synthetic, made on the device", nullptr},
     {"--layers", "N", "layers (default: 32)", store<&Options::layers>},
     {"--kv-heads", "N", "KV heads of each layer (default: 8)", store<&Options::kv_heads>},
@@ -54,16 +40,6 @@ constexpr Option table[] = {
      [](Options& options, std::string_view, std::string_view) { options.help = true; }},
 };
 
-const Option& find_option(std::string_view name) {
-  std::string names;
-  for (const Option& option : table) {
-    if (option.name.empty()) continue;
-    if (option.name == name) return option;
-    names.append(names.empty() ? "" : ", ").append(option.name);
-  }
-  throw UsageError("option is '" + std::string(name) + "', must be one of " + names);
-}
-
 /// Bounds that the library would complain about too, by names that do not stand on a command line.
 void require_in_bounds(const Options& o) {
   const auto at_least = [](std::string_view name, std::int64_t value, std::int64_t bound) {
@@ -89,45 +65,17 @@ void require_in_bounds(const Options& o) {
 
 Options parse_options(const std::vector<std::string>& arguments) {
   Options options;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string_view argument = arguments[i];
-    const std::size_t equals = argument.starts_with("--") ? argument.find('=') : argument.npos;
-    const Option& option = find_option(argument.substr(0, equals));
-    const bool joined = equals != argument.npos;
-    if (option.value.empty() && joined) {
-      throw UsageError(std::string(option.name) + " takes no value");
-    }
-    std::string_view value;
-    if (joined) {
-      value = argument.substr(equals + 1);
-    } else if (!option.value.empty()) {
-      if (++i == arguments.size()) {
-        throw UsageError(std::string(option.name) + " needs a value: " + std::string(option.value));
-      }
-      value = arguments[i];
-    }
-    option.set(options, option.name, value);
-  }
+  command_line::parse<Options>(arguments, table, options);
   if (!options.help) require_in_bounds(options);
   return options;
 }
 
 std::string help_text() {
-  std::string text =
+  const std::string usage =
       "usage: cuda_evict [option...]\n\n"
       "Evicts a synthetic KV cache of a whole model on a GPU, compacts it in place, compares some\n"
       "heads with the CPU, and does it once more as a CUDA graph.\n";
-  for (const Option& option : table) {
-    if (option.name.empty()) {
-      text.append("\n").append(option.help).append("\n");
-      continue;
-    }
-    std::string left = "  " + std::string(option.name);
-    if (!option.value.empty()) left.append(" ").append(option.value);
-    left.resize(std::max<std::size_t>(left.size() + 1, 22), ' ');
-    text.append(left).append(option.help).append("\n");
-  }
-  return text +
+  return usage + command_line::help_of<Options>(table, 22) +
          "\nExit code 2 for a wrong command line, 77 without a CUDA device, 1 for any other "
          "failure.\n";
 }

@@ -3,20 +3,15 @@
 
 #include <cstdint>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "command_line/option_table.hpp"
 #include "kvevict/core/parameter.hpp"
 
 namespace cuda_evict {
 
-/// A command line that cannot be carried out as written. Values that cannot be read or are out of
-/// their bounds are a kvevict::Error of kind invalid_argument instead.
-class UsageError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
+using command_line::UsageError;
 
 /// Type of the cached keys and values.
 enum class StorageType { float32, half, bfloat16 };

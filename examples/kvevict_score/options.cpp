@@ -1,32 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "options.hpp"
 
-#include <algorithm>
 #include <string_view>
-#include <type_traits>
 
 namespace kvevict_score {
 namespace {
 
-/// One option: how it is written, what it means, and what it sets.
-struct Option {
-  std::string_view name;
-  std::string_view value;  ///< placeholder of its value; empty for a flag
-  std::string_view help;
-  void (*set)(Options& options, std::string_view name, std::string_view text);
-};
-
-template <auto Member>
-void store(Options& options, std::string_view name, std::string_view text) {
-  auto& field = options.*Member;
-  if constexpr (requires { typename std::remove_reference_t<decltype(field)>::value_type; }) {
-    typename std::remove_reference_t<decltype(field)>::value_type value{};
-    kvevict::parse_parameter(name, text, value);
-    field = value;
-  } else {
-    kvevict::parse_parameter(name, text, field);
-  }
-}
+using command_line::store;
 
 template <auto Member>
 void store_text(Options& options, std::string_view name, std::string_view text) {
@@ -43,8 +23,7 @@ void add_setting(Options& options, std::string_view, std::string_view text) {
   options.settings.emplace_back(text);
 }
 
-// An option without a name is a heading.
-constexpr Option table[] = {
+constexpr command_line::Option<Options> table[] = {
     {"", "", "Policy", nullptr},
     {"--policy", "NAME", "the policy, see --list-policies", store_text<&Options::policy>},
     {"--set", "NAME=VALUE", "one of its parameters; may be repeated", add_setting},
@@ -110,16 +89,6 @@ constexpr Option table[] = {
     {"--help", "", "this text", store_flag<&Options::help>},
 };
 
-const Option& find_option(std::string_view name) {
-  std::string names;
-  for (const Option& option : table) {
-    if (option.name.empty()) continue;
-    if (option.name == name) return option;
-    names.append(names.empty() ? "" : ", ").append(option.name);
-  }
-  throw UsageError("option is '" + std::string(name) + "', must be one of " + names);
-}
-
 /// Bounds that the library would complain about too, by names that do not stand on a command line.
 void require_in_bounds(const Options& o) {
   const auto at_least = [](std::string_view name, std::int64_t value, int bound) {
@@ -169,25 +138,7 @@ std::optional<kvevict::Budget> Options::budget() const {
 
 Options parse_options(const std::vector<std::string>& arguments) {
   Options options;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string_view argument = arguments[i];
-    const std::size_t equals = argument.starts_with("--") ? argument.find('=') : argument.npos;
-    const Option& option = find_option(argument.substr(0, equals));
-    const bool joined = equals != argument.npos;
-    if (option.value.empty() && joined) {
-      throw UsageError(std::string(option.name) + " takes no value");
-    }
-    std::string_view value;
-    if (joined) {
-      value = argument.substr(equals + 1);
-    } else if (!option.value.empty()) {
-      if (++i == arguments.size()) {
-        throw UsageError(std::string(option.name) + " needs a value: " + std::string(option.value));
-      }
-      value = arguments[i];
-    }
-    option.set(options, option.name, value);
-  }
+  command_line::parse<Options>(arguments, table, options);
   if (options.help || options.list_policies) return options;
   require_in_bounds(options);
   require_consistent(options);
@@ -195,20 +146,11 @@ Options parse_options(const std::vector<std::string>& arguments) {
 }
 
 std::string help_text() {
-  std::string text =
+  const std::string usage =
       "usage: kvevict_score --policy NAME --keys FILE --values FILE [option...]\n\n"
       "Scores the rows of a KV cache and chooses those to keep. Arrays are NumPy files (.npy).\n";
-  for (const Option& option : table) {
-    if (option.name.empty()) {
-      text.append("\n").append(option.help).append("\n");
-      continue;
-    }
-    std::string left = "  " + std::string(option.name);
-    if (!option.value.empty()) left.append(" ").append(option.value);
-    left.resize(std::max<std::size_t>(left.size() + 1, 27), ' ');
-    text.append(left).append(option.help).append("\n");
-  }
-  return text + "\nExit code 2 for a wrong command line, 1 for any other failure.\n";
+  return usage + command_line::help_of<Options>(table, 27) +
+         "\nExit code 2 for a wrong command line, 1 for any other failure.\n";
 }
 
 }  // namespace kvevict_score

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "command_line/option_table.hpp"
 #include "kvevict/core/budget.hpp"
 #include "kvevict/core/evidence.hpp"
 #include "kvevict/core/parameter.hpp"
@@ -15,12 +15,7 @@
 
 namespace kvevict_score {
 
-/// A command line that cannot be carried out as written. Values that cannot be read or are out of
-/// their bounds are a kvevict::Error of kind invalid_argument instead.
-class UsageError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
+using command_line::UsageError;
 
 /// Whether queries come from before or after the rotary embedding.
 enum class QueryFrame { pre_rope, post_rope };
