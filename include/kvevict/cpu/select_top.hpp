@@ -6,14 +6,10 @@
 
 #include "kvevict/cpu/resources.hpp"
 #include "kvevict/math/ordered_key.hpp"
+#include "kvevict/math/radix_digits.hpp"
 #include "kvevict/ops/select_top.hpp"
 
 namespace kvevict::cpu {
-
-/// Key digits of a radix select, most significant first: 11 + 11 + 10 bits.
-inline constexpr int radix_shifts[] = {21, 10, 0};
-inline constexpr int radix_bits[] = {11, 11, 10};
-inline constexpr std::int64_t radix_bins = 2048;
 
 /// Where a selection cuts: all keys above `threshold` are in, and the first `ties` of those equal
 /// to it.
@@ -39,9 +35,9 @@ inline Cut find_cut(const float* scores, const Protect& protect, const PositionR
                     std::int64_t rows, std::int64_t wanted, std::int64_t* histogram) {
   std::uint32_t prefix = 0;
   std::uint32_t mask = 0;
-  for (int digit = 0; digit < 3; ++digit) {
-    const int shift = radix_shifts[digit];
-    const std::uint32_t digit_mask = (1u << radix_bits[digit]) - 1u;
+  for (int digit = 0; digit < radix_digits; ++digit) {
+    const int shift = radix_shift(digit);
+    const std::uint32_t digit_mask = radix_digit_mask(digit);
     std::fill_n(histogram, radix_bins, 0);
     for_each_open_range(protect, positions, rows, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {

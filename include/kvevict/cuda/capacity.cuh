@@ -7,6 +7,7 @@
 
 #include "kvevict/core/workspace.hpp"
 #include "kvevict/cuda/inverse_factor.cuh"
+#include "kvevict/cuda/reduce.cuh"
 #include "kvevict/cuda/weighted_gram.cuh"
 #include "kvevict/ops/capacity.hpp"
 
@@ -29,10 +30,7 @@ static __global__ void __launch_bounds__(128)
     const std::uint32_t bits = kvevict::detail::bit_cast<std::uint32_t>(head[i]) & 0x7fffffffu;
     found = found < bits ? bits : found;
   }
-  for (int offset = warp_size / 2; offset > 0; offset /= 2) {
-    const std::uint32_t other = __shfl_xor_sync(full_warp, found, offset);
-    found = found < other ? other : found;
-  }
+  found = reduce_lanes(found, Maximum{});
   if (threadIdx.x % warp_size == 0 && found > 0) atomicMax(largest + tile.head, found);
 }
 

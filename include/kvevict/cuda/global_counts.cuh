@@ -1,27 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
 #include "kvevict/cuda/select_top.cuh"
+#include "kvevict/ops/global_heads.hpp"
 
 namespace kvevict::cuda {
 
 namespace detail {
 
-/// Bounds of one head's count, and its rows already known to lie above the threshold.
-struct GlobalHead {
-  std::int64_t low;    ///< floor, or protected rows if more
-  std::int64_t high;   ///< cap, or rows if fewer
-  std::int64_t above;  ///< protected rows and open rows with a key above the digits fixed so far
-  std::int64_t equal;  ///< open rows with the last digit fixed
-
-  KVEVICT_HOST_DEVICE std::int64_t clamped(std::int64_t count) const {
-    return count < low ? low : (count > high ? high : count);
-  }
-};
+using kvevict::detail::GlobalHead;
 
 /// One block for each head: every bin of its histogram becomes the number of rows in it and in all
 /// larger ones.
@@ -108,22 +98,7 @@ inline void global_counts_impl(Resources& res, const AllocationInput<MemorySpace
   protected_counts_impl(res, input.positions, input.protect, scores.layout, held);
   if (res.workspace().counting()) return;
 
-  std::int64_t lowest = 0;
-  std::int64_t highest = 0;
-  const RowLayout<> rows = scores.layout.host();
-  for (std::int64_t h = 0; h < heads; ++h) {
-    detail::GlobalHead& head = host_heads[h];
-    head.low = std::max(held[h], std::min(floor, rows.rows(h)));
-    head.high = std::max(head.low, std::min(cap, rows.rows(h)));
-    head.above = held[h];
-    head.equal = 0;
-    lowest += head.low;
-    highest += head.high;
-  }
-  require(lowest <= total, "protected rows and floors", lowest, "at most the budget's rows,", total,
-          ErrorKind::budget);
-  require(highest >= total, "rows within the caps", highest, "at least the budget's rows,", total,
-          ErrorKind::budget);
+  kvevict::detail::start_global_heads(scores.layout.host(), held, floor, cap, total, host_heads);
   if (heads == 0) return;
 
   const auto bytes = static_cast<std::size_t>(heads) * sizeof(detail::GlobalHead);
@@ -147,19 +122,7 @@ inline void global_counts_impl(Resources& res, const AllocationInput<MemorySpace
       cudaMemcpyAsync(host_heads, device_heads, bytes, cudaMemcpyDeviceToHost, res.stream()),
       "cudaMemcpyAsync");
   res.wait();
-
-  // Rows equal to the threshold fill up the heads in order.
-  std::int64_t left = total;
-  for (std::int64_t h = 0; h < heads; ++h) {
-    counts[h] = host_heads[h].clamped(host_heads[h].above);
-    left -= counts[h];
-  }
-  for (std::int64_t h = 0; h < heads && left > 0; ++h) {
-    const detail::GlobalHead& head = host_heads[h];
-    const std::int64_t more = std::min(left, head.clamped(head.above + head.equal) - counts[h]);
-    counts[h] += more;
-    left -= more;
-  }
+  kvevict::detail::finish_global_heads(host_heads, heads, total, counts);
 }
 
 }  // namespace kvevict::cuda

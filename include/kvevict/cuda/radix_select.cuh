@@ -7,18 +7,9 @@
 #include "kvevict/cuda/launch.cuh"
 #include "kvevict/cuda/protect.cuh"
 #include "kvevict/math/ordered_key.hpp"
+#include "kvevict/math/radix_digits.hpp"
 
 namespace kvevict::cuda {
-
-/// Key digits of a radix select, most significant first: 11 + 11 + 10 bits.
-inline constexpr int radix_digits = 3;
-inline constexpr int radix_bins = 2048;
-KVEVICT_HOST_DEVICE constexpr int radix_shift(int digit) {
-  return digit == 0 ? 21 : (digit == 1 ? 10 : 0);
-}
-KVEVICT_HOST_DEVICE constexpr std::uint32_t radix_digit_mask(int digit) {
-  return digit == 2 ? 1023u : 2047u;
-}
 
 /// What is known of the threshold of one head: keys that agree with `prefix` under `mask` are still
 /// undecided, and the best `wanted` of them are in. When all digits are fixed, keys above `prefix`

@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(Threads)
 
 /// Shorter heads: one launch, one block for each head. Longer ones are split over blocks: a
 /// histogram pass for each of three digits, then one pass that counts and one that writes. Reads
-/// the scores four times, five when split; 32 KiB / 4 of histogram a head.
+/// the scores four times, five when split; then with 8 KiB of histogram for each head.
 inline void select_top_impl(Resources& res, ScoreView<MemorySpace::device> scores,
                             const Positions<MemorySpace::device>& positions, const Protect& protect,
                             const RowLayout<MemorySpace::device>& kept, std::int32_t* indices) {

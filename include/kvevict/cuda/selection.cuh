@@ -44,15 +44,13 @@ class Selection {
   /// integers to the device.
   template <class Upload>
   void reshape(cudaStream_t stream, std::span<const std::int64_t> counts, Upload&& upload) {
-    std::vector<std::int64_t> offsets = std::move(offsets_);
-    offsets.resize(counts.size() + 1);
-    offsets[0] = 0;
+    offsets_.resize(counts.size() + 1);
+    offsets_[0] = 0;
     uniform_ = true;
     for (std::size_t h = 0; h < counts.size(); ++h) {
-      offsets[h + 1] = offsets[h] + counts[h];
+      offsets_[h + 1] = offsets_[h] + counts[h];
       uniform_ = uniform_ && counts[h] == counts[0];
     }
-    offsets_ = std::move(offsets);
     indices_.resize(stream, total());
     if (uniform_) return;
     device_offsets_.resize(stream, heads() + 1);
