@@ -21,11 +21,6 @@ void attention_statistic_impl(MirrorResources& res, const RowsView<T>& keys,
                                          const ProbeQueries<>&, std::int64_t, float,               \
                                          AttentionStatistic, float, ScoreView<>);
 
-KVEVICT_MIRROR_OPS(float)
-KVEVICT_MIRROR_OPS(const float)
-KVEVICT_MIRROR_OPS(kvevict::half)
-KVEVICT_MIRROR_OPS(const kvevict::half)
-KVEVICT_MIRROR_OPS(kvevict::bfloat16)
-KVEVICT_MIRROR_OPS(const kvevict::bfloat16)
+KVEVICT_MIRROR_ELEMENTS(KVEVICT_MIRROR_OPS)
 
 }  // namespace kvevict_test

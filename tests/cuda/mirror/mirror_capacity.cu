@@ -44,11 +44,6 @@ void capacity_scores_impl(MirrorResources& res, const RowsView<T>& values, Score
                                      MatrixBatchView<const float>, Noise, std::int64_t,       \
                                      ScoreView<>, ScoreView<>);
 
-KVEVICT_MIRROR_OPS(float)
-KVEVICT_MIRROR_OPS(const float)
-KVEVICT_MIRROR_OPS(kvevict::half)
-KVEVICT_MIRROR_OPS(const kvevict::half)
-KVEVICT_MIRROR_OPS(kvevict::bfloat16)
-KVEVICT_MIRROR_OPS(const kvevict::bfloat16)
+KVEVICT_MIRROR_ELEMENTS(KVEVICT_MIRROR_OPS)
 
 }  // namespace kvevict_test

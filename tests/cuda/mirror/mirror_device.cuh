@@ -15,6 +15,12 @@
 #include "cuda/mirror/transfers.cuh"
 #include "kvevict/cuda/resources.cuh"
 
+// For instantiations of ops over rows: every element type, writable and read-only.
+#define KVEVICT_MIRROR_ELEMENTS(Instantiate)                             \
+  Instantiate(float) Instantiate(const float) Instantiate(kvevict::half) \
+      Instantiate(const kvevict::half) Instantiate(kvevict::bfloat16)    \
+          Instantiate(const kvevict::bfloat16)
+
 namespace kvevict_test {
 
 /// What a mirror has on the device: a stream, and resources that others are made like.

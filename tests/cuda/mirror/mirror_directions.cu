@@ -32,11 +32,6 @@ void cosine_impl(MirrorResources& res, const RowsView<T>& rows, MatrixView<const
   template void cosine_impl(MirrorResources&, const RowsView<T>&, MatrixView<const float>,    \
                             std::int64_t, float, ScoreView<>);
 
-KVEVICT_MIRROR_OPS(float)
-KVEVICT_MIRROR_OPS(const float)
-KVEVICT_MIRROR_OPS(kvevict::half)
-KVEVICT_MIRROR_OPS(const kvevict::half)
-KVEVICT_MIRROR_OPS(kvevict::bfloat16)
-KVEVICT_MIRROR_OPS(const kvevict::bfloat16)
+KVEVICT_MIRROR_ELEMENTS(KVEVICT_MIRROR_OPS)
 
 }  // namespace kvevict_test

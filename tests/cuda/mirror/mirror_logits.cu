@@ -27,11 +27,6 @@ void quadratic_form_impl(MirrorResources& res, const RowsView<T>& rows,
   template void quadratic_form_impl(MirrorResources&, const RowsView<T>&, const QueryStatsView<>&, \
                                     Covariance, std::int64_t, float, bool, ScoreView<>);
 
-KVEVICT_MIRROR_OPS(float)
-KVEVICT_MIRROR_OPS(const float)
-KVEVICT_MIRROR_OPS(kvevict::half)
-KVEVICT_MIRROR_OPS(const kvevict::half)
-KVEVICT_MIRROR_OPS(kvevict::bfloat16)
-KVEVICT_MIRROR_OPS(const kvevict::bfloat16)
+KVEVICT_MIRROR_ELEMENTS(KVEVICT_MIRROR_OPS)
 
 }  // namespace kvevict_test

@@ -16,12 +16,7 @@ void projection_factors_impl(MirrorResources& res, MatrixView<T> w_o,
 #define KVEVICT_MIRROR_OPS(T) \
   template void projection_factors_impl(MirrorResources&, MatrixView<T>, MatrixBatchView<float>);
 
-KVEVICT_MIRROR_OPS(float)
-KVEVICT_MIRROR_OPS(const float)
-KVEVICT_MIRROR_OPS(kvevict::half)
-KVEVICT_MIRROR_OPS(const kvevict::half)
-KVEVICT_MIRROR_OPS(kvevict::bfloat16)
-KVEVICT_MIRROR_OPS(const kvevict::bfloat16)
+KVEVICT_MIRROR_ELEMENTS(KVEVICT_MIRROR_OPS)
 
 void stack_factors_impl(MirrorResources& res, MatrixBatchView<const float> factors,
                         std::int64_t group, MatrixBatchView<float> out) {

@@ -19,12 +19,7 @@ void weight_by_norm_impl(MirrorResources& res, const RowsView<T>& rows,
                                     MatrixBatchView<const float>, std::int64_t, Epsilon, \
                                     ReductionDomain, ScoreView<>);
 
-KVEVICT_MIRROR_OPS(float)
-KVEVICT_MIRROR_OPS(const float)
-KVEVICT_MIRROR_OPS(kvevict::half)
-KVEVICT_MIRROR_OPS(const kvevict::half)
-KVEVICT_MIRROR_OPS(kvevict::bfloat16)
-KVEVICT_MIRROR_OPS(const kvevict::bfloat16)
+KVEVICT_MIRROR_ELEMENTS(KVEVICT_MIRROR_OPS)
 
 void raise_rows_impl(MirrorResources& res, const Positions<>& positions, const RaisedRows<>& raised,
                      ScoreView<> scores) {
