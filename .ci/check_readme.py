@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The README's example is the one that is compiled: the lines between the marks of examples/quickstart.cpp, without
-their indentation, stand in README.md in one code block. Also: every policy of the library's list has a row in the
-README's table, and every relative link leads to a file."""
+"""The README's examples are those that are compiled: the lines between the marks // [NAME] and // [/NAME] of a source,
+without their indentation, stand in README.md in one code block. A name may mark several stretches, which stand in their
+order, with other lines between them or not. Also: every policy of the library's list has a row in the README's table,
+and every relative link leads to a file."""
 import pathlib
 import re
 import sys
@@ -12,12 +13,29 @@ root = pathlib.Path(__file__).resolve().parent.parent
 readme = (root / "README.md").read_text()
 findings = []
 
-source = (root / "examples/quickstart.cpp").read_text()
-match = re.search(r"^ *// \[quickstart\]\n(.*?)^ *// \[/quickstart\]", source, re.S | re.M)
-if match is None:
-    findings.append("examples/quickstart.cpp: the [quickstart] marks are missing")
-elif textwrap.dedent(match.group(1)).strip() not in readme:
-    findings.append("README.md: the example differs from examples/quickstart.cpp")
+blocks = re.findall(r"^```cpp\n(.*?)^```$", readme, re.S | re.M)
+
+
+def stand_in(block, stretches):
+    """Whether a block has the stretches, whole lines, in this order."""
+    at = 0
+    for stretch in stretches:
+        found = f"\n{block}".find(f"\n{stretch}", at)
+        if found < 0:
+            return False
+        at = found + len(stretch)
+    return True
+
+
+for path, name in (("examples/quickstart.cpp", "quickstart"), ("examples/cuda_evict.cu", "cuda"),
+                   ("examples/cuda_evict.cu", "cuda_graph")):
+    source = (root / path).read_text()
+    stretches = [textwrap.dedent(text)
+                 for text in re.findall(rf"^ *// \[{name}\]\n(.*?)^ *// \[/{name}\]", source, re.S | re.M)]
+    if not stretches:
+        findings.append(f"{path}: the [{name}] marks are missing")
+    elif not any(stand_in(block, stretches) for block in blocks):
+        findings.append(f"README.md: the example differs from [{name}] of {path}")
 
 policies = re.search(r"using AllPolicies\s*=\s*TypeList<(.*?)>;", (root / "include/kvevict/policies/all.hpp").read_text(), re.S)
 for name in re.findall(r"\w+", policies.group(1)) if policies else []:
