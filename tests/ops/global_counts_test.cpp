@@ -182,6 +182,69 @@ TEST_CASE("sums are exact and every head only gains with the total", "[ops][glob
   }
 }
 
+TEST_CASE("groups of heads are divided as each group alone", "[ops][global_counts]") {
+  const Random random(15);
+  std::uint64_t at = 0;
+  for (int round = 0; round < for_backend(60, 6); ++round) {
+    constexpr std::int64_t group = 3;
+    constexpr std::int64_t groups = 4;
+    Heads all;
+    std::vector<Heads> alone(groups);
+    std::vector<std::int64_t> totals;
+    std::vector<std::int64_t> want;
+    const std::vector<kvevict::HeadLimits> limits(group * groups, {1, 25});
+    for (std::int64_t g = 0; g < groups; ++g) {
+      for (std::int64_t h = 0; h < group; ++h) {
+        std::vector<float> head;
+        for (std::int64_t i = 2 + random.integer(at++, 30); i > 0; --i) {
+          head.push_back(draw_score(random, at++, round % 2 == 0 ? 4 : 0));
+        }
+        all.add(head);
+        alone[static_cast<std::size_t>(g)].add(head);
+      }
+      const Heads& heads = alone[static_cast<std::size_t>(g)];
+      totals.push_back(group + random.integer(at++, heads.layout().total() / 3));
+      const std::vector<std::int64_t> counts =
+          counts_of(alone[static_cast<std::size_t>(g)], totals.back(), 1, 25, {.recent = 1});
+      want.insert(want.end(), counts.begin(), counts.end());
+    }
+    TestResources res({.threads = 2});
+    std::vector<std::int64_t> counts(want.size(), -1);
+    const kvevict::AllocationInput<> input{{all.scores.data(), all.layout()},
+                                           HostPositions::packed(all.positions.data()),
+                                           {.recent = 1},
+                                           nullptr,
+                                           true};
+    global_counts(res, input, kvevict::ThresholdGroups{group, totals.data(), limits.data()},
+                  counts.data());
+    INFO("round " << round);
+    REQUIRE(counts == want);
+  }
+}
+
+TEST_CASE("groups that do not divide the heads are refused", "[ops][global_counts]") {
+  Heads heads;
+  for (int h = 0; h < 4; ++h) heads.add({1, 2});
+  const std::vector<kvevict::HeadLimits> limits(4, {0, 2});
+  const std::vector<std::int64_t> totals(4, 2);
+  std::vector<std::int64_t> counts(4);
+  TestResources res({.threads = 1});
+  const kvevict::AllocationInput<> input{
+      {heads.scores.data(), heads.layout()}, {}, {}, nullptr, true};
+  for (const std::int64_t group : {0, 3, 8}) {
+    REQUIRE(
+        refused([&] {
+          global_counts(res, input, kvevict::ThresholdGroups{group, totals.data(), limits.data()},
+                        counts.data());
+        }) == "groups.heads is " + std::to_string(group) + ", must be a divisor of the heads, 4");
+  }
+  const std::vector<std::int64_t> uneven = {3, 5};
+  REQUIRE(refused_budget([&] {
+            global_counts(res, input, kvevict::ThresholdGroups{2, uneven.data(), limits.data()},
+                          counts.data());
+          }) == "rows within the caps of group 1 is 4, must be at least the budget's rows, 5");
+}
+
 TEST_CASE("no heads share nothing", "[ops][global_counts]") {
   Heads none;
   REQUIRE(counts_of(none, 0).empty());

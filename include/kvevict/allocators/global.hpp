@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kvevict/core/concepts.hpp"
+#include "kvevict/core/head_ranks.hpp"
 #include "kvevict/ops/select_top.hpp"
 
 namespace kvevict {
@@ -20,6 +21,7 @@ struct GlobalBudget {
   std::int64_t floor = 1;  ///< rows that every head keeps at least, protected ones included
   std::int64_t cap = max_rows_per_head;  ///< rows that a head keeps at most
   bool allow_incomparable = false;
+  HeadRanks ranks = {};  ///< heads of every layer spread over processes
 
   template <class R>
   void allocate(R& res, const AllocationInput<R::space>& input, std::int64_t* counts) const {
@@ -28,8 +30,13 @@ struct GlobalBudget {
             ErrorKind::unsupported);
     std::int64_t total = 0;
     for (std::int64_t h = 0; h < input.scores.layout.heads(); ++h) total += input.shares[h];
+    std::int64_t all = total;
+    if (!res.workspace().counting()) {
+      require_valid(ranks, input.scores.layout.heads());
+      ranks.add(&all, 1);
+    }
     // An explicit budget of zero rows leaves no room for the default floor.
-    global_counts(res, input, total, total == 0 ? 0 : floor, cap, counts);
+    global_counts(res, input, total, all == 0 ? 0 : floor, cap, counts, ranks);
   }
 
   friend bool operator==(const GlobalBudget&, const GlobalBudget&) = default;

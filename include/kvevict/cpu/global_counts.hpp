@@ -8,25 +8,30 @@
 
 namespace kvevict::cpu {
 
-/// One threshold for all heads by descending through the digits of the keys. For a candidate
-/// threshold a head would keep clamp(rows above it, low, high); the sum over heads only grows as
-/// the threshold falls, so each digit is the largest whose sum reaches the total. One histogram for
-/// each head, so that the clamp applies head by head.
-inline void global_counts_impl(Resources& res, const AllocationInput<>& input, std::int64_t total,
-                               std::int64_t floor, std::int64_t cap, std::int64_t* counts) {
+/// One threshold for the heads of each group by descending through the digits of the keys. For a
+/// candidate threshold a head would keep clamp(rows above it, low, high); the sum over heads only
+/// grows as the threshold falls, so each digit is the largest whose sum reaches the total. One
+/// histogram for each head, so that the clamp applies head by head.
+inline void global_counts_impl(Resources& res, const AllocationInput<>& input,
+                               const ThresholdGroups& groups, std::int64_t* counts) {
   const ScoreView<>& scores = input.scores;
   const std::int64_t heads = scores.layout.heads();
+  const std::int64_t group_count = groups.count(heads);
   WorkspaceScope scope(res.workspace());
-  std::int64_t* histograms =
-      scope.carve<std::int64_t>("global_counts.histogram", heads * radix_bins);
+  auto* histograms = scope.carve<std::int64_t>("global_counts.histogram", heads * radix_bins);
+  auto* sums = scope.carve<std::int64_t>("global_counts.sums", group_count * radix_bins);
   auto* bounds = scope.carve<kvevict::detail::GlobalHead>("global_counts.bounds", heads);
-  std::int64_t* held = scope.carve<std::int64_t>("global_counts.protected", heads);
+  auto* held = scope.carve<std::int64_t>("global_counts.protected", heads);
+  auto* totals = scope.carve<std::int64_t>("global_counts.totals", group_count);
+  auto* prefixes = scope.carve<std::uint32_t>("global_counts.prefixes", group_count);
+  auto* scratch = scope.carve<std::int64_t>("global_counts.scratch",
+                                            kvevict::detail::threshold_scratch(groups, heads));
   if (res.workspace().counting()) return;
 
   protected_counts_impl(res, input.positions, input.protect, scores.layout, held);
-  kvevict::detail::start_global_heads(scores.layout, held, floor, cap, total, bounds);
+  kvevict::detail::start_global_heads(scores.layout, held, groups, bounds, totals, scratch);
 
-  std::uint32_t prefix = 0;
+  std::fill_n(prefixes, group_count, std::uint32_t{0});
   std::uint32_t mask = 0;
   for (int digit = 0; digit < radix_digits; ++digit) {
     const int shift = radix_shift(digit);
@@ -35,6 +40,7 @@ inline void global_counts_impl(Resources& res, const AllocationInput<>& input, s
       std::int64_t* histogram = histograms + h * radix_bins;
       std::fill_n(histogram, radix_bins, 0);
       const float* head = scores.head(h);
+      const std::uint32_t prefix = prefixes[h / groups.heads];
       for_each_open_range(input.protect, input.positions.row(h, scores.layout),
                           scores.layout.rows(h), [&](std::int64_t begin, std::int64_t end) {
                             for (std::int64_t i = begin; i < end; ++i) {
@@ -42,26 +48,34 @@ inline void global_counts_impl(Resources& res, const AllocationInput<>& input, s
                               if ((key & mask) == prefix) ++histogram[(key >> shift) & digit_mask];
                             }
                           });
+      // Every bin becomes the number of rows in it and in all larger ones.
+      for (int bin = radix_bins - 1; bin-- > 0;) histogram[bin] += histogram[bin + 1];
     });
-    std::uint32_t bin = digit_mask;
-    while (true) {
-      std::int64_t sum = 0;
-      for (std::int64_t h = 0; h < heads; ++h) {
-        sum += bounds[h].clamped(bounds[h].above + histograms[h * radix_bins + bin]);
+    res.parallel_for(group_count, [&](std::int64_t g, int) {
+      std::int64_t* sum = sums + g * radix_bins;
+      std::fill_n(sum, radix_bins, 0);
+      for (std::int64_t h = g * groups.heads; h < (g + 1) * groups.heads; ++h) {
+        const std::int64_t* histogram = histograms + h * radix_bins;
+        for (int bin = 0; bin < radix_bins; ++bin) {
+          sum[bin] += bounds[h].clamped(bounds[h].above + histogram[bin]);
+        }
       }
-      if (sum >= total || bin == 0) break;
-      for (std::int64_t h = 0; h < heads; ++h) bounds[h].above += histograms[h * radix_bins + bin];
-      --bin;
-    }
-    prefix |= bin << shift;
+    });
+    groups.ranks.add(sums, group_count * radix_bins);
+    res.parallel_for(group_count, [&](std::int64_t g, int) {
+      auto bin = static_cast<int>(digit_mask);
+      while (bin > 0 && sums[g * radix_bins + bin] < totals[g]) --bin;
+      for (std::int64_t h = g * groups.heads; h < (g + 1) * groups.heads; ++h) {
+        const std::int64_t* histogram = histograms + h * radix_bins;
+        const std::int64_t above = bin + 1 < radix_bins ? histogram[bin + 1] : 0;
+        bounds[h].equal = histogram[bin] - above;
+        bounds[h].above += above;
+      }
+      prefixes[g] |= static_cast<std::uint32_t>(bin) << shift;
+    });
     mask |= digit_mask << shift;
   }
-
-  const std::uint32_t last_bin = prefix & radix_digit_mask(radix_digits - 1);
-  for (std::int64_t h = 0; h < heads; ++h) {
-    bounds[h].equal = histograms[h * radix_bins + last_bin];
-  }
-  kvevict::detail::finish_global_heads(bounds, heads, total, counts);
+  kvevict::detail::finish_global_heads(bounds, heads, groups, totals, counts, scratch);
 }
 
 }  // namespace kvevict::cpu

@@ -27,7 +27,6 @@ struct ReduceGroup {
     for_rows_of(tile, [&](std::int64_t i) { to[i] = reduced(from + i, rows); });
   }
 
- private:
   /// `values` of a group lie `step` apart.
   __device__ float reduced(const float* values, std::int64_t step) const {
     if (reduction == GroupReduction::max) return largest(values, step);
@@ -41,6 +40,7 @@ struct ReduceGroup {
     return static_cast<float>(domain == ReductionDomain::linear ? sum : sqrt(sum));
   }
 
+ private:
   __device__ float largest(const float* values, std::int64_t step) const {
     float result = values[0];
     for (int g = 1; g < group; ++g) result = Maximum{}(result, values[g * step]);

@@ -73,20 +73,21 @@ static __global__ void __launch_bounds__(128)
   states[h] = RadixState{0, 0, open_rows_wanted(held, h, kept.rows(h))};
 }
 
-/// Adds the digits of one split of a head to the head's histogram.
+/// Adds the digits of one split of a head to the head's histogram. `state_heads` consecutive heads
+/// share a state.
 template <int Threads>
 __global__ void __launch_bounds__(Threads)
     count_split_digits(DeviceScores scores, ProtectedHeads held, const RadixState* states,
-                       std::int64_t state_step, std::int64_t splits, int digit,
+                       std::int64_t state_heads, std::int64_t splits, int digit,
                        unsigned* histograms, Counters* counters) {
   KVEVICT_SHARED(unsigned, histogram, [radix_bins]);
   const HeadTile tile = head_tile(blockIdx.x, splits, radix_split_rows, scores.layout);
   if (tile.count == 0) return;
   clear_histogram<Threads>(histogram);
   __syncthreads();
-  const unsigned nans =
-      count_digits<Threads>(scores.head(tile.head), tile.first, tile.first + tile.count,
-                            held.head(tile.head), states[tile.head * state_step], digit, histogram);
+  const unsigned nans = count_digits<Threads>(scores.head(tile.head), tile.first,
+                                              tile.first + tile.count, held.head(tile.head),
+                                              states[tile.head / state_heads], digit, histogram);
   if (counters != nullptr && digit == 0 && nans > 0) {
     atomicAdd(&counters->nan_scores, static_cast<unsigned long long>(nans));
   }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kvevict/core/concepts.hpp"
 #include "kvevict/core/protect.hpp"
 #include "kvevict/core/selection.hpp"
 #include "kvevict/ops/checks.hpp"
+#include "kvevict/ops/global_heads.hpp"
 
 namespace kvevict {
 
@@ -40,20 +42,43 @@ void select_top(R& res, ScoreView<R::space> scores, const Positions<R::space>& p
   select_top_impl(res, scores, positions, protect, kept, indices);
 }
 
-/// counts[h] = rows of each head that the best `total` rows of all heads together contain: one
-/// threshold over all of them. Every head keeps its protected rows and at least `floor` rows (or
-/// all it has), at most `cap`; beyond that, order is score descending, then head, then row
-/// ascending; NaN lowest. The sum of the counts is `total`.
+/// counts[h] = rows of each head that the best rows of its group of heads contain: one threshold
+/// over all heads of a group. Every head keeps its protected rows and at least its floor (or all it
+/// has), at most its cap; beyond that, order is score descending, then head, then row ascending;
+/// NaN lowest. The counts of a group sum to its total, over all processes that `groups.ranks` adds
+/// up.
 ///
-/// Throws a budget error when floors exceed `total` or caps do not reach it. `counts` are in host
-/// memory: a device is waited for. About three passes over the scores.
+/// Throws a budget error when the floors of a group exceed its total or caps do not reach it.
+/// `counts` and `groups` are in host memory: a device is waited for, once, or with `ranks` once for
+/// each digit. About three passes over the scores.
+template <class R>
+void global_counts(R& res, const AllocationInput<R::space>& input, const ThresholdGroups& groups,
+                   std::int64_t* counts) {
+  const std::int64_t heads = input.scores.layout.heads();
+  require_valid(input.protect);
+  require_valid(groups.ranks, heads);
+  if (heads > 0) {
+    require(groups.heads >= 1 && heads % groups.heads == 0, "groups.heads", groups.heads,
+            "a divisor of the heads,", heads);
+    require(groups.ranks.alone() || groups.heads % groups.ranks.heads == 0, "groups.heads",
+            groups.heads, "a multiple of ranks.heads,", groups.ranks.heads);
+  }
+  global_counts_impl(res, input, groups, counts);
+}
+
+/// The same with one group of all heads, one floor and one cap.
 template <class R>
 void global_counts(R& res, const AllocationInput<R::space>& input, std::int64_t total,
-                   std::int64_t floor, std::int64_t cap, std::int64_t* counts) {
-  require_valid(input.protect);
+                   std::int64_t floor, std::int64_t cap, std::int64_t* counts,
+                   const HeadRanks& ranks = {}) {
   require(floor >= 0, "floor", floor, ">=", 0);
   require(cap >= floor, "cap", cap, ">= floor,", floor);
-  global_counts_impl(res, input, total, floor, cap, counts);
+  const std::int64_t heads = input.scores.layout.heads();
+  if (heads == 0) detail::require_total_fits(0, total, 0, 0, 1);
+  WorkspaceScope scope(res.host_workspace());
+  auto* limits = scope.template carve<HeadLimits>("global_counts.limits", heads);
+  if (!res.workspace().counting()) std::fill_n(limits, heads, HeadLimits{floor, cap});
+  global_counts(res, input, ThresholdGroups{heads, &total, limits, ranks}, counts);
 }
 
 }  // namespace kvevict

@@ -10,12 +10,16 @@
 #include "kvevict/math/mean_rotation.hpp"
 #include "kvevict/ops/attention_statistic.hpp"
 #include "kvevict/ops/capacity.hpp"
+#include "kvevict/ops/global_heads.hpp"
 #include "kvevict/ops/group_reduction.hpp"
 #include "kvevict/ops/pooling.hpp"
 #include "kvevict/ops/query_logits.hpp"
 #include "kvevict/ops/query_moments.hpp"
 #include "kvevict/ops/row_weighting.hpp"
 #include "kvevict/ops/running_mass.hpp"
+#include "kvevict/ops/score_order.hpp"
+#include "kvevict/ops/score_spread.hpp"
+#include "kvevict/ops/shared_scores.hpp"
 #include "kvevict/ops/softmax.hpp"
 
 namespace kvevict_test {
@@ -97,6 +101,14 @@ void random_scores_impl(MirrorResources& res, const kvevict::Positions<>& positi
                         std::uint64_t seed, kvevict::ScoreView<> scores);
 void recency_scores_impl(MirrorResources& res, const kvevict::Positions<>& positions,
                          std::int64_t sinks, kvevict::ScoreView<> scores);
+void share_scores_impl(MirrorResources& res, kvevict::ScoreView<> scores, std::int64_t group,
+                       kvevict::GroupReduction reduction);
+void rank_scores_impl(MirrorResources& res, kvevict::ScoreView<> scores, kvevict::ScoreView<> out);
+void remaining_mass_impl(MirrorResources& res, kvevict::ScoreView<> scores,
+                         const kvevict::Positions<>& positions, const kvevict::Protect& protect,
+                         kvevict::ScoreView<> out);
+void effective_rows_impl(MirrorResources& res, kvevict::ScoreView<> scores, kvevict::Spread spread,
+                         double* out);
 void copy_mass_impl(MirrorResources& res, const kvevict::AttentionMass<>& mass,
                     kvevict::ScoreView<> scores);
 
@@ -108,8 +120,7 @@ void select_top_impl(MirrorResources& res, kvevict::ScoreView<> scores,
                      const kvevict::Positions<>& positions, const kvevict::Protect& protect,
                      const kvevict::RowLayout<>& kept, std::int32_t* indices);
 void global_counts_impl(MirrorResources& res, const kvevict::AllocationInput<>& input,
-                        std::int64_t total, std::int64_t floor, std::int64_t cap,
-                        std::int64_t* counts);
+                        const kvevict::ThresholdGroups& groups, std::int64_t* counts);
 template <class T>
 void gather_rows_impl(MirrorResources& res, kvevict::SelectionView<> selection,
                       const kvevict::RowsView<const T>& from, const kvevict::RowsView<T>& to);

@@ -20,9 +20,9 @@ void select_top_impl(MirrorResources& res, ScoreView<> scores, const Positions<>
                  (Counted<std::int32_t>{indices, kept.total()}));
 }
 
-void global_counts_impl(MirrorResources& res, const AllocationInput<>& input, std::int64_t total,
-                        std::int64_t floor, std::int64_t cap, std::int64_t* counts) {
-  KVEVICT_MIRROR(global_counts, input, total, floor, cap, counts);
+void global_counts_impl(MirrorResources& res, const AllocationInput<>& input,
+                        const ThresholdGroups& groups, std::int64_t* counts) {
+  KVEVICT_MIRROR(global_counts, input, groups, counts);
 }
 
 }  // namespace kvevict_test

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Makes a compiler produce every kernel of the library: all policies of the list under both
-// allocators, compaction, statistics of queries, probes, factors of projections and H2O's state,
-// for each element type. Never run.
+// Makes a compiler produce every kernel of the library: all policies of the list,
+// allocators, forms of selections, compaction, statistics of queries, probes, factors of
+// projections and H2O's state, for each element type. Never run.
 #include <cstdint>
 
 #include "kvevict/cuda.cuh"
@@ -42,6 +42,18 @@ void evict_with_any(kvevict::CudaResources& res, const Inputs<T>& in) {
   kept.download(res.stream());
 }
 
+template <class T, class... Allocators>
+void divide_with_each(kvevict::CudaResources& res, const Inputs<T>& in,
+                      const Allocators&... allocators) {
+  kvevict::CudaSelection kept;
+  (kvevict::evict_into(res, kept, kvevict::KNorm{}, in.cache, in.evidence,
+                       kvevict::Budget::evict_ratio(0.5), {}, allocators),
+   ...);
+  kvevict::fill_to_uniform_counts(res, kept, kept, in.scores, in.cache, {}, 2);
+  kvevict::evict_same_rows_into(res, kept, kvevict::KNorm{}, in.cache, in.evidence, 2,
+                                kvevict::GroupReduction::sum, kvevict::Budget::evict_ratio(0.5));
+}
+
 template <class T>
 void keep_state(kvevict::CudaResources& res, const Inputs<T>& in) {
   kvevict::H2O::BasicState<device> state(kvevict::H2O::published());
@@ -56,6 +68,8 @@ void use_everything(kvevict::CudaResources& res) {
   const Inputs<T> inputs;
   score_with_each(res, inputs, kvevict::AllPolicies{});
   evict_with_any(res, inputs);
+  divide_with_each(res, inputs, kvevict::AdaptiveBudget{}, kvevict::MassBudget{},
+                   kvevict::PyramidBudget{}, kvevict::SpreadBudget{}, kvevict::TableBudget{});
   keep_state(res, inputs);
 }
 
