@@ -66,6 +66,8 @@ constexpr Case cases[] = {
        return {attention_pass(l, l.probes), gram_pass(l, l.shape.heads),
                leverage_pass(l, l.shape.heads)};
      }},
+    {"ProbeAttention", "",
+     [](const CudaLoad& l) -> Work { return {writing_scores(l, attention_pass(l, l.probes))}; }},
     {"CapKV", "",
      [](const CudaLoad& l) -> Work {
        return {mean_query_pass(l, false), gram_pass(l, l.shape.query_heads()),
@@ -91,7 +93,9 @@ template <class T>
 kvevict::Evidence<device> evidence_for(const Case& c, const CudaInputs<T>& inputs) {
   kvevict::Evidence<device> evidence{.query_window = inputs.window(),
                                      .query_stats = inputs.stats()};
-  if (c.parameters == "evidence=probes") evidence.probes = inputs.probes();
+  if (policy_of(c).needs().contains(kvevict::EvidenceKind::probes)) {
+    evidence.probes = inputs.probes();
+  }
   return evidence;
 }
 

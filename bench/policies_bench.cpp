@@ -49,6 +49,7 @@ constexpr Case cases[] = {
      [](Bounds& b, const Load& l) {
        return attention(b, l, l.probes) + capacity(b, l, l.shape.heads);
      }},
+    {"ProbeAttention", "", 1, [](Bounds& b, const Load& l) { return attention(b, l, l.probes); }},
     {"CapKV", "", 3,
      [](Bounds& b, const Load& l) { return capacity(b, l, l.shape.query_heads()); }},
     {"CapKV", "pooled=true", 3,
@@ -75,7 +76,7 @@ void score(benchmark::State& state, const Case& c, const Inputs<T>& inputs, int 
   const kvevict::KvView<const T> cache(inputs.cache());
   kvevict::Evidence<> evidence{.query_window = inputs.window(), .query_stats = inputs.stats()};
   // Jacap takes probes when they are there, and its default case is the one without.
-  if (c.parameters == "evidence=probes") evidence.probes = inputs.probes();
+  if (policy.needs().contains(kvevict::EvidenceKind::probes)) evidence.probes = inputs.probes();
 
   const Load load{
       shape,          inputs.keys().data(),           inputs.values().data(), inputs.keys().bytes(),

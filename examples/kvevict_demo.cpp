@@ -98,6 +98,7 @@ Row evict_and_measure(const kvevict::AnyPolicy& policy, const EvictionPlan& plan
   Row row;
   row.policy = policy.name();
   row.budget = name_of(plan.budget);
+  row.refit = name_of(plan.refit);
   row.evict_ratio = plan.evict_ratio;
   row.rows_before = cache.total_rows();
   row.bytes_before = cache.capacity_bytes();
@@ -105,6 +106,7 @@ Row evict_and_measure(const kvevict::AnyPolicy& policy, const EvictionPlan& plan
   row.rows_after = cache.total_rows();
   row.bytes_after = cache.capacity_bytes();
   row.evict_ms = outcome.milliseconds;
+  row.refit_ms = outcome.refit_milliseconds;
   row.incomparable = plan.budget == BudgetKind::global && !policy.comparable_across_heads();
   if (outcome.report.nan_scores != 0 || outcome.report.failed_factorizations != 0) {
     std::cerr << row.policy << ": " << outcome.report.nan_scores << " NaN scores, "
@@ -164,11 +166,13 @@ void run(const Options& options) {
                    seconds_since(start));
     }
     for (const BudgetKind budget : options.budgets) {
-      for (const double ratio : options.evict_ratios) {
-        rows.push_back(evict_and_measure(policy, {ratio, budget, protect}, res, engine, session,
-                                         reference, evidence.view()));
-        print_row(std::cout, rows.back());
-        marked = marked || rows.back().incomparable;
+      for (const RefitKind refit : options.refits) {
+        for (const double ratio : options.evict_ratios) {
+          rows.push_back(evict_and_measure(policy, {ratio, budget, refit, protect}, res, engine,
+                                           session, reference, evidence.view()));
+          print_row(std::cout, rows.back());
+          marked = marked || rows.back().incomparable;
+        }
       }
     }
   }
@@ -177,9 +181,13 @@ void run(const Options& options) {
                  "same\n";
   }
   if (!options.json.empty()) write_json(options.json, rows);
-  if (options.generate == 0 || options.evict_ratios.empty() || options.budgets.empty()) return;
+  if (options.generate == 0 || options.evict_ratios.empty() || options.budgets.empty() ||
+      options.refits.empty()) {
+    return;
+  }
 
-  const EvictionPlan plan{options.evict_ratios.front(), options.budgets.front(), protect};
+  const EvictionPlan plan{options.evict_ratios.front(), options.budgets.front(),
+                          options.refits.front(), protect};
   std::cout << "generated after the context, " << 100.0 * plan.evict_ratio << " % evicted ("
             << name_of(plan.budget) << " budget):\n";
   generate(options, "full cache", engine, tokenizer, session.cache, session.logits);

@@ -29,6 +29,31 @@ void with_view(mini_llama::RaggedCache& cache, Use&& use) {
   }
 }
 
+double milliseconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+template <class T>
+void refit_and_compact(kvevict::CpuResources& res, const kvevict::Selection& kept,
+                       const kvevict::KvView<T>& cache, const kvevict::ProbeQueries<>& probes,
+                       RefitKind kind) {
+  using Rows = kvevict::RowsView<T>;
+  const std::int64_t key_dim = cache.keys().dim();
+  const std::int64_t value_dim = cache.values().dim();
+  std::vector<T> keys(static_cast<std::size_t>(kept.total() * key_dim));
+  std::vector<T> values(static_cast<std::size_t>(kept.total() * value_dim));
+  std::vector<kvevict::RefitHead> heads(static_cast<std::size_t>(kept.heads()));
+  const kvevict::KvView<T> refitted(
+      Rows::packed(keys.data(), kept.layout(), key_dim, key_dim),
+      Rows::packed(values.data(), kept.layout(), value_dim, value_dim));
+  const kvevict::RefitOptions options{.mass = kind == RefitKind::absorbed
+                                                  ? kvevict::RefitMass::absorbed
+                                                  : kvevict::RefitMass::none};
+  kvevict::refit(res, kept, cache, probes, options, refitted, heads);
+  kvevict::compact_refitted(res, kept, cache, refitted);
+}
+
 }  // namespace
 
 void ContextEvidence::collect(kvevict::CpuResources& res, const mini_llama::Model& model,
@@ -94,9 +119,14 @@ EvictionOutcome evict_cache(kvevict::CpuResources& res, mini_llama::RaggedCache&
       kvevict::evict_into(res, kept, policy, view, evidence, budget, plan.protect,
                           kvevict::GlobalBudget{.allow_incomparable = true});
     }
-    kvevict::compact(res, kept, view);
-    outcome.milliseconds =
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    if (plan.refit == RefitKind::none) {
+      kvevict::compact(res, kept, view);
+    } else {
+      const auto refit_start = std::chrono::steady_clock::now();
+      refit_and_compact(res, kept, view, *evidence.probes, plan.refit);
+      outcome.refit_milliseconds = milliseconds_since(refit_start);
+    }
+    outcome.milliseconds = milliseconds_since(start);
   });
   outcome.report = kept.report();
   const mini_llama::CacheShape& shape = cache.shape();

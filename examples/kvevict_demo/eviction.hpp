@@ -41,11 +41,13 @@ class ContextEvidence {
 struct EvictionPlan {
   double evict_ratio;
   BudgetKind budget;
+  RefitKind refit;
   kvevict::Protect protect;
 };
 
 struct EvictionOutcome {
-  double milliseconds;  ///< scores, selection and compaction
+  double milliseconds;        ///< scores, selection, refit and compaction
+  double refit_milliseconds;  ///< of which the refit
   kvevict::Report report;
 };
 

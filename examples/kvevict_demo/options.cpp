@@ -64,12 +64,24 @@ BudgetKind budget_kind(const std::string& name) {
   throw UsageError{"--budget is '" + name + "', must be uniform, global or uniform,global"};
 }
 
+RefitKind refit_kind(const std::string& name) {
+  for (const RefitKind kind : {RefitKind::none, RefitKind::values, RefitKind::absorbed}) {
+    if (name == name_of(kind)) return kind;
+  }
+  throw UsageError{"--refit is '" + name + "', must be of none, values, absorbed"};
+}
+
 constexpr std::int64_t many = 1'000'000'000;
 
 }  // namespace
 
 std::string_view name_of(BudgetKind kind) {
   return kind == BudgetKind::uniform ? "uniform" : "global";
+}
+
+std::string_view name_of(RefitKind kind) {
+  if (kind == RefitKind::none) return "none";
+  return kind == RefitKind::values ? "values" : "absorbed";
 }
 
 Options parse_options(const std::vector<std::string>& arguments) {
@@ -105,6 +117,9 @@ Options parse_options(const std::vector<std::string>& arguments) {
     } else if (option == "--budget") {
       options.budgets.clear();
       for (const std::string& part : split(value)) options.budgets.push_back(budget_kind(part));
+    } else if (option == "--refit") {
+      options.refits.clear();
+      for (const std::string& part : split(value)) options.refits.push_back(refit_kind(part));
     } else if (option == "--sinks") {
       options.sinks = number<std::int64_t>(option, value, 0, many);
     } else if (option == "--recent") {
@@ -153,6 +168,8 @@ text that follows, and prints how much of the model's behaviour survived.
   --evict-ratio R[,R..]        fraction of the rows to evict; default: 0.5,0.75,0.9
   --budget KIND[,KIND]         uniform: every head keeps its share; global: one threshold over all
                                layers and heads; default: uniform,global
+  --refit KIND[,KIND]          adjust the kept rows to the probes: none; values; absorbed: values, and
+                               the lost attention mass moved into the keys; default: none
   --sinks N                    first positions that are always kept; default: 4
   --recent N                   last rows that are always kept; default: 32
   --context N                  tokens to read before evicting; default: 2000

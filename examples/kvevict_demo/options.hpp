@@ -12,13 +12,18 @@ namespace demo {
 
 enum class BudgetKind { uniform, global };
 
+/// What is done to the kept rows before they are compacted.
+enum class RefitKind { none, values, absorbed };
+
 std::string_view name_of(BudgetKind kind);
+std::string_view name_of(RefitKind kind);
 
 /// What the command line says.
 struct Options {
   std::vector<kvevict::AnyPolicy> policies;  ///< parameters set
   std::vector<double> evict_ratios = {0.5, 0.75, 0.9};
   std::vector<BudgetKind> budgets = {BudgetKind::uniform, BudgetKind::global};
+  std::vector<RefitKind> refits = {RefitKind::none};
   std::int64_t sinks = 4;
   std::int64_t recent = 32;
   std::int64_t context = 2000;

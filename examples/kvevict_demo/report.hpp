@@ -12,12 +12,14 @@ namespace demo {
 struct Row {
   std::string policy;
   std::string budget;
+  std::string refit;
   double evict_ratio = 0.0;
   std::int64_t rows_before = 0;
   std::int64_t rows_after = 0;
   std::int64_t bytes_before = 0;
   std::int64_t bytes_after = 0;
   double evict_ms = 0.0;
+  double refit_ms = 0.0;  ///< part of evict_ms
   double attention_output_error = 0.0;
   double mean_kl = 0.0;
   double top1_agreement = 0.0;

@@ -34,7 +34,7 @@ TEST_CASE("every policy is found by its own name", "[front][any_policy]") {
   }
   REQUIRE(names.size() == AnyPolicy::all().size());
   for (const char* name : {"Jacap", "CapKV", "SnapKV", "KeyDiff", "KNorm", "H2O",
-                           "ExpectedAttention", "StreamingLLM", "Random"}) {
+                           "ExpectedAttention", "ProbeAttention", "StreamingLLM", "Random"}) {
     REQUIRE(names.count(name) == 1);
   }
 }

@@ -108,6 +108,8 @@ TEST_CASE("parameters: every spelling of every value", "[policies][parameters]")
       {"ExpectedAttention", "skip_first", "0|4"},
       {"ExpectedAttention", "reduction", reductions},
       {"ExpectedAttention", "log_domain", booleans},
+      {"ProbeAttention", "statistic", "mean|rms|max"},
+      {"ProbeAttention", "value_norm", "none|norm|output_projection"},
       {"StreamingLLM", "sinks", "0|4"},
       {"Random", "seed", "0|18446744073709551615"},
   };
@@ -184,6 +186,7 @@ TEST_CASE("parameters: text that is no value", "[policies][parameters]") {
       {"H2O", "accumulation", "total", "one of sum, mean, decay"},
       {"ExpectedAttention", "value_norm", "true", "one of none, norm, output_projection"},
       {"ExpectedAttention", "epsilon", "0.02|relative:0.02", "absolute:NUMBER"},
+      {"ProbeAttention", "statistic", "maximum", "one of mean, rms, max"},
       {"Random", "seed", "-1|0.5|18446744073709551616", "an integer"},
   };
   for (const Row& row : rows) {
@@ -234,7 +237,7 @@ TEST_CASE("parameters: policies are found by the names they were published under
   }
   CHECK_THAT(names, Catch::Matchers::UnorderedEquals(std::vector<std::string>{
                         "Jacap", "CapKV", "SnapKV", "KeyDiff", "KNorm", "H2O", "ExpectedAttention",
-                        "StreamingLLM", "Random"}));
+                        "ProbeAttention", "StreamingLLM", "Random"}));
 }
 
 TEST_CASE("parameters: presets by name", "[policies][parameters]") {

@@ -79,30 +79,4 @@ Matrix probe_weights(const Inputs& inputs, std::size_t query_head, double temper
                           temperature);
 }
 
-Scores probe_attention(const Inputs& inputs, ProbeStatistic statistic) {
-  Scores out;
-  for (std::size_t g = 0; g < inputs.kv_heads(); ++g) {
-    std::vector<double> score(inputs.keys[g].rows, 0.0);
-    std::size_t count = 0;
-    for (std::size_t r = 0; r < inputs.group(); ++r) {
-      const Matrix weights = probe_weights(inputs, g * inputs.group() + r);
-      count += weights.rows;
-      for (std::size_t q = 0; q < weights.rows; ++q) {
-        for (std::size_t i = 0; i < weights.cols; ++i) {
-          const double p = weights(q, i);
-          if (statistic == ProbeStatistic::mean) score[i] += p;
-          if (statistic == ProbeStatistic::rms) score[i] += p * p;
-          if (statistic == ProbeStatistic::max) score[i] = std::max(score[i], p);
-        }
-      }
-    }
-    for (double& value : score) {
-      if (statistic == ProbeStatistic::mean) value /= static_cast<double>(count);
-      if (statistic == ProbeStatistic::rms) value = std::sqrt(value / static_cast<double>(count));
-    }
-    out.push_back(score);
-  }
-  return out;
-}
-
 }  // namespace kvevict_test::reference

@@ -28,10 +28,6 @@ std::vector<double> pool(const std::vector<double>& values, std::size_t kernel, 
 
 enum class ProbeStatistic { mean, rms, max };
 
-// Mean, root mean square or maximum over the probes and the group of the attention weight on each
-// row.
-Scores probe_attention(const Inputs& inputs, ProbeStatistic statistic);
-
 // Attention weights of the probes of one query head: masked when probe positions are given.
 Matrix probe_weights(const Inputs& inputs, std::size_t query_head, double temperature = 1);
 

@@ -28,12 +28,12 @@ double log_reduce(const std::vector<double>& logs, Reduction reduction) {
 }
 
 // The norm that multiplies the attention of one query head, for every row.
-std::vector<double> value_norms(const ExpectedAttention& policy, const Inputs& inputs,
+std::vector<double> value_norms(ValueNorm value_norm, const Inputs& inputs,
                                 std::size_t query_head) {
   const Matrix& values = inputs.values[query_head / inputs.group()];
   std::vector<double> out(values.rows, 1.0);
-  if (policy.value_norm == ExpectedAttention::ValueNorm::none) return out;
-  const bool projected = policy.value_norm == ExpectedAttention::ValueNorm::output_projection;
+  if (value_norm == ValueNorm::none) return out;
+  const bool projected = value_norm == ValueNorm::output_projection;
   const Matrix u = projected ? projected_values(inputs, query_head) : values;
   for (std::size_t i = 0; i < u.rows; ++i) out[i] = norm(&u.data[i * u.cols], u.cols);
   return out;
@@ -96,8 +96,37 @@ Scores score(const SnapKV& policy, const Inputs& inputs) {
   return out;
 }
 
+Scores score(const ProbeAttention& policy, const Inputs& inputs) {
+  Scores out;
+  for (std::size_t g = 0; g < inputs.kv_heads(); ++g) {
+    std::vector<double> score(inputs.keys[g].rows, 0.0);
+    std::size_t count = 0;
+    for (std::size_t r = 0; r < inputs.group(); ++r) {
+      const std::size_t head = g * inputs.group() + r;
+      const Matrix weights = probe_weights(inputs, head);
+      const std::vector<double> norms = value_norms(policy.value_norm, inputs, head);
+      count += weights.rows;
+      for (std::size_t q = 0; q < weights.rows; ++q) {
+        for (std::size_t i = 0; i < weights.cols; ++i) {
+          const double p = weights(q, i) * norms[i];
+          if (policy.statistic == ProbeStatistic::mean) score[i] += p;
+          if (policy.statistic == ProbeStatistic::rms) score[i] += p * p;
+          if (policy.statistic == ProbeStatistic::max) score[i] = std::max(score[i], p);
+        }
+      }
+    }
+    for (double& value : score) {
+      if (policy.statistic == ProbeStatistic::mean) value /= static_cast<double>(count);
+      if (policy.statistic == ProbeStatistic::rms) {
+        value = std::sqrt(value / static_cast<double>(count));
+      }
+    }
+    out.push_back(score);
+  }
+  return out;
+}
+
 Scores score(const ExpectedAttention& policy, const Inputs& inputs) {
-  using ValueNorm = ExpectedAttention::ValueNorm;
   Scores out;
   for (std::size_t g = 0; g < inputs.kv_heads(); ++g) {
     const std::size_t rows = inputs.keys[g].rows;
@@ -108,7 +137,7 @@ Scores score(const ExpectedAttention& policy, const Inputs& inputs) {
     std::vector<std::vector<double>> norms;
     for (std::size_t r = 0; r < inputs.group(); ++r) {
       logs.push_back(log_attention(policy, inputs, g * inputs.group() + r));
-      norms.push_back(value_norms(policy, inputs, g * inputs.group() + r));
+      norms.push_back(value_norms(policy.value_norm, inputs, g * inputs.group() + r));
     }
     const bool norm_of_each_head = policy.value_norm == ValueNorm::output_projection;
     std::vector<double> head(rows, 0.0);

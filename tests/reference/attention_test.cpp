@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "catch.hpp"
+#include "reference/policies.hpp"
 #include "reference/random_inputs.hpp"
 #include "support/tolerance.hpp"
 
@@ -55,9 +56,9 @@ TEST_CASE("negative values keep their maximum at the ends") {
 
 TEST_CASE("probe statistics are ordered and cover the group") {
   const Inputs inputs = random_inputs({}, 2);
-  const Scores mean = probe_attention(inputs, ProbeStatistic::mean);
-  const Scores rms = probe_attention(inputs, ProbeStatistic::rms);
-  const Scores max = probe_attention(inputs, ProbeStatistic::max);
+  const Scores mean = score(ProbeAttention{ProbeStatistic::mean}, inputs);
+  const Scores rms = score(ProbeAttention{ProbeStatistic::rms}, inputs);
+  const Scores max = score(ProbeAttention{ProbeStatistic::max}, inputs);
   for (std::size_t g = 0; g < inputs.kv_heads(); ++g) {
     double sum = 0;
     for (std::size_t i = 0; i < mean[g].size(); ++i) {
@@ -79,7 +80,7 @@ TEST_CASE("probe statistics are ordered and cover the group") {
 TEST_CASE("masked probes see the rows at their position and below") {
   Inputs inputs = random_inputs({.group = 1, .rows = {5}, .probes = 2}, 4);
   inputs.probe_positions = {1, 3};
-  const Scores max = probe_attention(inputs, ProbeStatistic::max);
+  const Scores max = score(ProbeAttention{ProbeStatistic::max}, inputs);
   CHECK(max[0][4] == 0);
   CHECK(max[0][3] > 0);
   CHECK(probe_weights(inputs, 0)(0, 2) == 0);

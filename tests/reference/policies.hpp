@@ -35,13 +35,15 @@ struct SnapKV {
   Reduction reduction = Reduction::mean;
 };
 
+// What multiplies an attention weight: nothing, |v| or |W_O^(h) v|.
+enum class ValueNorm { none, norm, output_projection };
+
 // Attention by a Gaussian of queries, times the norm of the value (arXiv 2510.00636).
 // z = mu.k / sqrt d + k^T Lambda k / (2 d), a = softmax over the rows from skip_first on; the score
 // is reduce_h(a_h), (reduce_h(a_h) + eps) |v| or reduce_h((a_h + eps) |W_O^(h) v|). The first
 // skip_first rows get the largest score of their head. With log_domain the score is the logarithm
 // of that.
 struct ExpectedAttention {
-  enum class ValueNorm { none, norm, output_projection };
   Covariance covariance = Covariance::full;
   ValueNorm value_norm = ValueNorm::norm;
   double epsilon = 0;
@@ -49,6 +51,13 @@ struct ExpectedAttention {
   std::size_t skip_first = 4;
   Reduction reduction = Reduction::mean;
   bool log_domain = false;
+};
+
+// Mean, root mean square or maximum over the probes and the group of the attention weight on each
+// row, each query head's times its value norm.
+struct ProbeAttention {
+  ProbeStatistic statistic = ProbeStatistic::max;
+  ValueNorm value_norm = ValueNorm::none;
 };
 
 // Leverage in the capacity matrix of softmax-Jacobian weights (arXiv 2609.08131).
@@ -87,6 +96,7 @@ Scores score(const KNorm& policy, const Inputs& inputs);
 Scores score(const KeyDiff& policy, const Inputs& inputs);
 Scores score(const StreamingLLM& policy, const Inputs& inputs);
 Scores score(const SnapKV& policy, const Inputs& inputs);
+Scores score(const ProbeAttention& policy, const Inputs& inputs);
 Scores score(const ExpectedAttention& policy, const Inputs& inputs);
 Scores score(const Jacap& policy, const Inputs& inputs);
 Scores score(const CapKV& policy, const Inputs& inputs);

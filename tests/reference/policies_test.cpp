@@ -98,7 +98,7 @@ TEST_CASE("ExpectedAttention: the log domain orders alike and does not underflow
 
 TEST_CASE("ExpectedAttention: attention sums to one and reductions follow the group") {
   const Inputs inputs = random_inputs({}, 6);
-  ExpectedAttention policy{.value_norm = ExpectedAttention::ValueNorm::none, .skip_first = 0};
+  ExpectedAttention policy{.value_norm = ValueNorm::none, .skip_first = 0};
   const std::vector<double> mean = score(policy, inputs)[1];
   CHECK(std::accumulate(mean.begin(), mean.end(), 0.0) == Approx(1.0));
   policy.reduction = Reduction::sum;
@@ -120,18 +120,17 @@ TEST_CASE("ExpectedAttention: epsilon per row, value scale and projected norms")
   // An output projection of orthonormal columns keeps every norm.
   Inputs projected = inputs;
   projected.output_projection = identity(32);
-  same(score(ExpectedAttention{.value_norm = ExpectedAttention::ValueNorm::output_projection,
-                               .epsilon = 0.1},
+  same(score(ExpectedAttention{.value_norm = ValueNorm::output_projection, .epsilon = 0.1},
              projected)[0],
        score(ExpectedAttention{.epsilon = 0.1}, inputs)[0]);
   // A sum over two heads adds epsilon once to a norm of the KV head, twice to norms of query heads.
-  same(score(ExpectedAttention{.value_norm = ExpectedAttention::ValueNorm::output_projection,
+  same(score(ExpectedAttention{.value_norm = ValueNorm::output_projection,
                                .epsilon = 0.1,
                                .reduction = Reduction::sum},
              projected)[1],
        score(ExpectedAttention{.epsilon = 0.2, .reduction = Reduction::sum}, inputs)[1]);
   // Without a value norm epsilon does nothing.
-  ExpectedAttention plain{.value_norm = ExpectedAttention::ValueNorm::none};
+  ExpectedAttention plain{.value_norm = ValueNorm::none};
   const Scores without = score(plain, inputs);
   plain.epsilon = 0.1;
   CHECK(score(plain, inputs) == without);

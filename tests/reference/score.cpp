@@ -68,6 +68,12 @@ class Reader {
             {"diagonal", Covariance::diagonal},
             {"full", Covariance::full}});
   }
+  void value_norm(ValueNorm& out) {
+    choice("value_norm", out,
+           {{"none", ValueNorm::none},
+            {"norm", ValueNorm::norm},
+            {"output_projection", ValueNorm::output_projection}});
+  }
   void noise(Noise& out) { scaled("noise", "relative", out.relative, out.value); }
   void output_projection(bool& out) {
     choice("output_projection", out, {{"none", false}, {"factor", true}});
@@ -114,17 +120,22 @@ H2O h2o(Reader& reader) {
 }
 
 ExpectedAttention expected_attention(Reader& reader) {
-  using ValueNorm = ExpectedAttention::ValueNorm;
   ExpectedAttention policy;
   reader.covariance(policy.covariance);
-  reader.choice("value_norm", policy.value_norm,
-                {{"none", ValueNorm::none},
-                 {"norm", ValueNorm::norm},
-                 {"output_projection", ValueNorm::output_projection}});
+  reader.value_norm(policy.value_norm);
   reader.scaled("epsilon", "per_row", policy.epsilon_per_row, policy.epsilon);
   reader.count("skip_first", policy.skip_first);
   reader.reduction(policy.reduction);
   reader.flag("log_domain", policy.log_domain);
+  return policy;
+}
+
+ProbeAttention probe_attention(Reader& reader) {
+  ProbeAttention policy;
+  reader.choice(
+      "statistic", policy.statistic,
+      {{"mean", ProbeStatistic::mean}, {"rms", ProbeStatistic::rms}, {"max", ProbeStatistic::max}});
+  reader.value_norm(policy.value_norm);
   return policy;
 }
 
@@ -179,15 +190,7 @@ Scores score(const std::string& policy, const Pairs& parameters, const Inputs& i
     reader.integer("sinks", streaming.sinks);
     return finish(reader, streaming, inputs);
   }
-  if (policy == "ProbeAttention") {
-    ProbeStatistic statistic = ProbeStatistic::max;
-    reader.choice("statistic", statistic,
-                  {{"mean", ProbeStatistic::mean},
-                   {"rms", ProbeStatistic::rms},
-                   {"max", ProbeStatistic::max}});
-    reader.finish();
-    return probe_attention(inputs, statistic);
-  }
+  if (policy == "ProbeAttention") return finish(reader, probe_attention(reader), inputs);
   throw std::invalid_argument("no reference for a policy named '" + policy + "'");
 }
 

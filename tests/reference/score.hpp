@@ -12,7 +12,7 @@ namespace kvevict_test::reference {
 // library's any_policy, and the same loops behind every test. Parameters that are not given have
 // the defaults of the structures in policies.hpp and h2o.hpp; CapKV's epsilon, sharpness and noise
 // follow its form. Names: KNorm, KeyDiff, StreamingLLM, SnapKV, H2O, ExpectedAttention, Jacap,
-// CapKV and ProbeAttention (statistic={mean,rms,max}).
+// CapKV and ProbeAttention.
 // Throws std::invalid_argument on an unknown policy, parameter or value.
 Scores score(const std::string& policy, const Pairs& parameters, const Inputs& inputs);
 

@@ -37,7 +37,7 @@ TEST_CASE("names and pairs choose the same policies as the structures") {
   CHECK(score("ExpectedAttention", {{"epsilon", "per_row:0.3"}, {"value_norm", "norm"}}, inputs) ==
         score(ExpectedAttention{.epsilon = 0.3, .epsilon_per_row = true}, inputs));
   CHECK(score("ProbeAttention", {{"statistic", "rms"}}, inputs) ==
-        probe_attention(inputs, ProbeStatistic::rms));
+        score(ProbeAttention{ProbeStatistic::rms}, inputs));
 }
 
 TEST_CASE("unknown names and values are refused") {

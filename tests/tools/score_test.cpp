@@ -70,8 +70,9 @@ TEST_CASE("kvevict_score: help names every option, the list every policy") {
     CHECK(says(help, "  " + option + " "));
   }
   const Outcome list = successful({"--list-policies"});
-  for (const std::string policy : {"Jacap", "CapKV", "SnapKV", "KeyDiff", "KNorm", "H2O",
-                                   "ExpectedAttention", "StreamingLLM", "Random"}) {
+  for (const std::string policy :
+       {"Jacap", "CapKV", "SnapKV", "KeyDiff", "KNorm", "H2O", "ExpectedAttention",
+        "ProbeAttention", "StreamingLLM", "Random"}) {
     CAPTURE(policy);
     CHECK(("\n" + list.output).find("\n" + policy + "\n") != std::string::npos);
   }

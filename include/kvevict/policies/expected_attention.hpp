@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <span>
 #include <string_view>
 
 #include "kvevict/core/concepts.hpp"
@@ -11,23 +10,9 @@
 #include "kvevict/ops/query_logits.hpp"
 #include "kvevict/ops/row_weighting.hpp"
 #include "kvevict/ops/softmax.hpp"
+#include "kvevict/policies/value_norm.hpp"
 
 namespace kvevict {
-
-/// What multiplies an attention weight.
-enum class ValueNorm {
-  none,
-  norm,              ///< |v|_2
-  output_projection  ///< |W_O v|_2, by the factor of the query head
-};
-
-inline std::span<const EnumName<ValueNorm>> enum_names(ValueNorm) {
-  static constexpr EnumName<ValueNorm> names[] = {
-      {ValueNorm::none, "none"},
-      {ValueNorm::norm, "norm"},
-      {ValueNorm::output_projection, "output_projection"}};
-  return names;
-}
 
 /// Attention that a Gaussian future query pays on average (arXiv 2510.00636). Per query head
 ///   z_i = mu . k_i / sqrt(d) + k_i^T Lambda k_i / (2 d),
