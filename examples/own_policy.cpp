@@ -24,11 +24,11 @@ struct LargeValues {
              const kvevict::Evidence<>&, kvevict::ScoreView<> scores) const {
     if (res.workspace().counting()) return;  // only the workspace is asked for, there is none
     res.parallel_for(cache.heads(), [&](std::int64_t h, int) {
-      const kvevict::MatrixView<const T> values = cache.values().head(h);  // [row][dim]
+      const kvevict::HeadView<const T> values = cache.values().head(h);  // [row][dim]
       float* out = scores.head(h);
-      for (std::int64_t i = 0; i < values.shape[0]; ++i) {
+      for (std::int64_t i = 0; i < values.rows; ++i) {
         out[i] = 0.0f;
-        for (std::int64_t c = 0; c < values.shape[1]; ++c) {
+        for (std::int64_t c = 0; c < values.dim; ++c) {
           out[i] = std::max(out[i], std::abs(static_cast<float>(values(i, c))));
         }
       }

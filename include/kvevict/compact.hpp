@@ -16,8 +16,12 @@ namespace kvevict {
 /// they are `first + kept index`. In place: a destination never passes its source. One read and one
 /// write of the rows that move; nothing is allocated.
 ///
-/// Throws invalid_argument for a selection of another cache and unsupported for positions that
-/// several heads share; cache and positions are untouched then. On a device the work is enqueued.
+/// A paged cache keeps its page tables. Pages that other sequences read too, such as those of a
+/// common prefix, are the caller's to copy first.
+///
+/// Throws invalid_argument for a selection of another cache or, on the host, for a head that has a
+/// page twice, and unsupported for positions that several heads share; cache and positions are
+/// untouched then. On a device the work is enqueued.
 template <class R, class T>
 requires(!std::is_const_v<T>)  // compaction writes to the cache
     void compact(R& res, const typename R::selection_type& kept, const KvView<T, R::space>& cache) {
@@ -25,6 +29,8 @@ requires(!std::is_const_v<T>)  // compaction writes to the cache
   require(!cache.positions().is_shared() || cache.heads() <= 1, "cache.positions",
           "shared by all heads", "packed or per head, since heads keep different rows",
           ErrorKind::unsupported);
+  detail::require_distinct_pages(res, cache.keys());
+  detail::require_distinct_pages(res, cache.values());
   compact_rows(res, kept.view(), cache.keys());
   compact_rows(res, kept.view(), cache.values());
   if (cache.positions().stored()) {
@@ -49,6 +55,8 @@ void compact_into(R& res, const typename R::selection_type& kept,
           from.values().dim());
   require(!to.positions().is_shared() || to.heads() <= 1, "to.positions", "shared by all heads",
           "packed or per head, since heads keep different rows", ErrorKind::unsupported);
+  detail::require_distinct_pages(res, to.keys());
+  detail::require_distinct_pages(res, to.values());
   gather_rows(res, kept.view(), from.keys(), to.keys());
   gather_rows(res, kept.view(), from.values(), to.values());
   if (to.positions().stored()) {

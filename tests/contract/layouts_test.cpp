@@ -7,6 +7,7 @@
 #include "catch.hpp"
 #include "contract/contract_case.hpp"
 #include "contract/policy_variants.hpp"
+#include "ops/rows_case.hpp"
 #include "support/backend.hpp"
 #include "support/guarded_buffer.hpp"
 
@@ -144,6 +145,58 @@ TEST_CASE("contract: heads at addresses of their own, of their own lengths", "[c
       CHECK_FALSE(keys[h].first_broken_guard());
       CHECK_FALSE(values[h].first_broken_guard());
     }
+  }
+}
+
+namespace {
+
+template <class T>
+RowsCase<T> in_form(RowsForm form, const reference::Heads& numbers) {
+  std::vector<std::int64_t> counts;
+  for (const reference::Matrix& head : numbers) {
+    counts.push_back(static_cast<std::int64_t>(head.rows));
+  }
+  RowsCase<T> in_rows(form, counts, static_cast<std::int64_t>(numbers[0].cols), 1);
+  in_rows.fill([&](std::int64_t h) {
+    return reference::packed_float({numbers[static_cast<std::size_t>(h)]});
+  });
+  return in_rows;
+}
+
+template <class T>
+void check_paged_layouts(const std::vector<PolicyVariant>& variants) {
+  for (const reference::Inputs& inputs :
+       {contract_inputs(), contract_inputs_with_holes(), uniform_contract_inputs()}) {
+    ContractCase given(inputs);
+    // Keys and values in pages of different sizes.
+    for (const RowsForm form : {RowsForm::paged, RowsForm::paged_by_head}) {
+      const RowsForm other = form == RowsForm::paged ? RowsForm::paged_by_head : RowsForm::paged;
+      const RowsCase<T> keys = in_form<T>(form, inputs.keys);
+      const RowsCase<T> values = in_form<T>(other, inputs.values);
+      check_same_scores<T>(given, keys.describe().c_str(),
+                           KvView<const T>(keys.view(), values.view(), given.view().positions()),
+                           variants);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("contract: rows in pages score as rows together", "[contract][layout]") {
+  check_paged_layouts<float>(policy_variants());
+  check_paged_layouts<kvevict::half>(policy_variants());
+  check_paged_layouts<kvevict::bfloat16>(default_policies());
+}
+
+TEST_CASE("contract: channel-major values", "[contract][layout]") {
+  // [head][dim][row], beside keys of either kind.
+  ContractCase given(uniform_contract_inputs());
+  const auto values = in_form<kvevict::half>(RowsForm::channels_strided, given.inputs.values);
+  for (const RowsForm form : {RowsForm::head_first, RowsForm::channels_strided}) {
+    const auto keys = in_form<kvevict::half>(form, given.inputs.keys);
+    check_same_scores<kvevict::half>(given, keys.describe().c_str(),
+                                     KvView<const kvevict::half>(keys.view(), values.view()),
+                                     policy_variants());
   }
 }
 

@@ -24,8 +24,8 @@ TEST_CASE("strided rows lie at base + head, row and channel strides", "[core][ro
   REQUIRE(view.channel_stride() == 3);
   for (std::int64_t h = 0; h < 2; ++h) {
     const auto head = view.head(h);
-    REQUIRE(head.shape[0] == 3);
-    REQUIRE(head.shape[1] == 4);
+    REQUIRE(head.rows == 3);
+    REQUIRE(head.dim == 4);
     for (std::int64_t i = 0; i < 3; ++i) {
       for (std::int64_t c = 0; c < 4; ++c) {
         REQUIRE(&head(i, c) == data.data() + h * 100 + i * 20 + c * 3);
@@ -42,7 +42,7 @@ TEST_CASE("packed rows follow the layout's offsets", "[core][rows_view]") {
   REQUIRE(view.rows(1) == 0);
   REQUIRE(view.head(0).data == data.data());
   REQUIRE(view.head(2).data == data.data() + 3 * 7);
-  REQUIRE(view.head(2).shape[0] == 5);
+  REQUIRE(view.head(2).rows == 5);
   REQUIRE(&view.head(2)(4, 4) == data.data() + (3 + 4) * 7 + 4);
 }
 
@@ -66,14 +66,14 @@ TEST_CASE("row counts can be replaced where places do not follow from them", "[c
     REQUIRE(compacted.rows(0) == 1);
     REQUIRE(compacted.rows(1) == 3);
     REQUIRE(compacted.head(1).data == data.data() + 32);
-    REQUIRE(compacted.head(1).shape[0] == 3);
+    REQUIRE(compacted.head(1).rows == 3);
     REQUIRE(view.rows(1) == 8);
     REQUIRE(refused([&] { view.with_layout(RowLayout<>::uniform(3, 1)); }) ==
             "layout.heads is 3, must be equal to 2");
   }
   const auto packed = RowsView<float>::packed(data.data(), RowLayout<>::uniform(2, 8), 4, 4);
   REQUIRE(refused([&] { packed.with_layout(fewer); }) ==
-          "rows is packed, must be strided or per head to change its row counts");
+          "rows is packed, must be strided, per head or paged to change its row counts");
 }
 
 TEST_CASE("rows convert to const, never to another space", "[core][rows_view]") {
@@ -141,4 +141,8 @@ TEST_CASE("row offsets are 64-bit in every form", "[core][rows_view]") {
   kvevict::half* table[] = {far.data(), far.data() + 1};
   const auto per_head = V::per_head(table, layout, 4, row_stride, channel_stride);
   REQUIRE(far.offset(&per_head.head(1)(2, 3)) == 1 + 2 * row_stride + 3 * channel_stride);
+  const std::int32_t ids[] = {1, 3};
+  const kvevict::PageLayout page{2, 2, head_stride, row_stride, 8, channel_stride};
+  const auto paged = V::paged(far.data(), page, {ids, 1, 2, 2, 4}, layout, 4);
+  REQUIRE(far.offset(&paged.head(1)(2, 3)) == 3 * head_stride + row_stride + 3 * channel_stride);
 }

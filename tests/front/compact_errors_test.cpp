@@ -7,6 +7,7 @@
 #include "core/selections.hpp"
 #include "kvevict/compact.hpp"
 #include "kvevict/cpu/gather.hpp"
+#include "ops/rows_case.hpp"
 #include "support/backend.hpp"
 
 using namespace kvevict_test;
@@ -106,6 +107,47 @@ TEST_CASE("a target of another shape is refused", "[front][compact]") {
           "different rows");
   REQUIRE(problem(selection_of({{1, 3}, {9}}), KvView<float>(rows(layout, 3), rows(layout, 3))) ==
           "selection.index of head 1 is 9, must be below the head's rows, 5");
+}
+
+TEST_CASE("a head that has a page twice is not written to", "[front][compact]") {
+  // 3 rows a page; the second head is shorter and shares the table.
+  std::vector<std::int32_t> ids = {2, 0, 1, 0};
+  const kvevict::PageTable<> table{ids.data(), 1, 4, 2, 4};
+  const std::vector<std::int64_t> offsets = {0, 11, 20};
+  const auto layout = RowLayout<>::ragged(offsets.data(), 2);
+  std::vector<float> keys(4 * 3 * 2 * 2, 1.0f);
+  std::vector<float> values(4 * 3 * 2 * 2, 2.0f);
+  const Selection kept = selection_of({{1, 3, 10}, {0, 8}});
+  TestResources res({.threads = 2});
+  const auto cache = KvView<float>::paged_nhd(keys.data(), values.data(), table, layout, 3, 2, 2);
+  const std::vector<std::int64_t> kept_offsets = {0, 10, 20};
+  const auto target = KvView<float>::paged_hnd(
+      keys.data(), values.data(), table, RowLayout<>::ragged(kept_offsets.data(), 2), 3, 2, 2);
+  const std::vector<float> before = keys;
+  REQUIRE(refused([&] { compact(res, kept, cache); }) ==
+          "page_table[3] of head 0 is 0, must be another page, since rows are written, than that "
+          "of entry 1");
+  // Reading does not mind, and what no row needs does not count.
+  const RowsCase<float> source(RowsForm::packed, {11, 11}, 2, 1);
+  Selection most = selection_of({{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}});
+  REQUIRE(refused([&] {
+            compact_into(res, most, KvView<const float>(source.view(), source.view()), target);
+          }) ==
+          "page_table[3] of head 0 is 0, must be another page, since rows are written, than that "
+          "of entry 1");
+  REQUIRE(keys == before);
+  const std::vector<std::int64_t> short_offsets = {0, 9, 17};
+  const auto shorter = cache.with_layout(RowLayout<>::ragged(short_offsets.data(), 2), {});
+  REQUIRE_NOTHROW(compact(res, selection_of({{1, 8}, {7}}), shorter));
+  // Heads with tables of their own are each checked.
+  ids = {0, 1, 3, 3};
+  const auto by_head = KvView<float>::paged_hnd(
+      keys.data(), values.data(), {ids.data(), 2, 2, 1, 4}, RowLayout<>::uniform(2, 4), 3, 1, 2);
+  REQUIRE(refused([&] {
+            compact(res, selection_of({{1}, {2}}), by_head);
+          }) ==
+          "page_table[1] of head 1 is 3, must be another page, since rows are written, than that "
+          "of entry 0");
 }
 
 TEST_CASE("packed positions do not follow a compaction in place", "[front][compact]") {

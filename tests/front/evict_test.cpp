@@ -135,8 +135,8 @@ TEST_CASE("a batch is evicted as its members are alone, bit by bit", "[front][ev
     const Selection guarded = evict(res, policy, cache_of(together), {}, Budget::rows(2), protect);
     for (std::int64_t h = 0; h < together.heads(); ++h) {
       const auto head = together.view().head(h);
-      const auto rows = kvevict::RowsView<const float>::strided(head.data, 1, head.shape[0], 16, 0,
-                                                                head.stride[0], head.stride[1]);
+      const auto rows = kvevict::RowsView<const float>::strided(
+          head.data, 1, head.rows, 16, 0, head.row_stride, head.channel_stride);
       const KvView<const float> alone(rows, rows);
       INFO("head " << h);
       REQUIRE(kept_of(all, h) == kept_of(evict(res, policy, alone, {}, budget), 0));

@@ -99,7 +99,7 @@ TEST_CASE("long heads shrink the block of queries and change no bit elsewhere",
   }
   const auto alone_rows = both.view().head(0);
   const auto alone = kvevict::RowsView<const half>::strided(
-      alone_rows.data, 1, 300, dim, 0, alone_rows.stride[0], alone_rows.stride[1]);
+      alone_rows.data, 1, 300, dim, 0, alone_rows.row_stride, alone_rows.channel_stride);
   const auto run = [&](const kvevict::RowsView<const half>& rows, std::int64_t heads) {
     return scores_of(rows.layout().repeated(2), [&](auto& res, auto scores) {
       const auto view = kvevict::QueriesView<>::packed(queries.data.data(), 2 * heads, 70, dim);

@@ -32,7 +32,7 @@ constexpr std::int64_t heads = 3;
 constexpr std::int64_t rows = 4;
 constexpr std::int64_t dim = 5;
 
-// The same numbers twice: near each other, and far apart in one of three ways.
+// The same numbers twice: near each other, and far apart in one of four ways.
 struct FarCase {
   FarMemory<half> memory;
   RowsView<half> far;
@@ -60,6 +60,11 @@ struct FarCase {
       return RowsView<half>::strided(memory.data(), heads, rows, dim, head_stride, 16,
                                      channel_stride);
     }
+    if (form == 2) {
+      static constexpr std::int32_t ids[] = {3, 0};
+      return RowsView<half>::paged(memory.data(), {3, heads, head_stride, 512, row_stride, 1},
+                                   {ids, 1, 2, heads, 4}, RowLayout<>::uniform(heads, rows), dim);
+    }
     return RowsView<half>::packed(memory.data(), RowLayout<>::uniform(heads, rows), dim,
                                   row_stride + 128);
   }
@@ -67,7 +72,7 @@ struct FarCase {
 
 template <class Op>
 void check(Op&& op, std::int64_t group = 1) {
-  for (int form = 0; form < 3; ++form) {
+  for (int form = 0; form < 4; ++form) {
     FarCase c(form);
     INFO("form " << form);
     const auto layout = RowLayout<>::uniform(heads, rows).repeated(group);
@@ -149,7 +154,7 @@ TEST_CASE("queries beyond 2^33 elements", "[ops][far]") {
 }
 
 TEST_CASE("compaction beyond 2^33 elements", "[ops][far]") {
-  for (int form = 0; form < 3; ++form) {
+  for (int form = 0; form < 4; ++form) {
     FarCase c(form);
     kvevict::Selection kept;
     const std::vector<std::int64_t> counts = {2, 1, 3};

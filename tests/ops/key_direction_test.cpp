@@ -85,10 +85,11 @@ TEMPLATE_TEST_CASE("cosines agree with a double loop", "[ops][key_direction]", f
                                         : -2 * reference::dot(row, direction, head.cols) / norms);
             }
           }
-          const std::vector<float> got =
-              scores_of(rows.layout().repeated(group), [&](auto& res, auto scores) {
-                cosine(res, rows.view(), directions.view().head(0), -2.0f, scores);
-              });
+          const auto vectors = MatrixView<const float>::packed(directions.memory().data(),
+                                                               rows.heads() * group, rows.dim());
+          const std::vector<float> got = scores_of(
+              rows.layout().repeated(group),
+              [&](auto& res, auto scores) { cosine(res, rows.view(), vectors, -2.0f, scores); });
           INFO(rows.describe() << ", group " << group);
           // A dot product of 130 terms that sum to one at most, by a norm, doubled by the scale.
           require_close(got, want, {0, 2 * 200 * 0x1p-24});
@@ -143,9 +144,8 @@ TEST_CASE("cosines stay within [-1, 1] times the scale", "[ops][key_direction]")
     RowsCase<float> rows(RowsForm::head_first, {200}, dim, 3);
     for (std::int64_t i = 0; i < 200; i += 37) {
       const std::vector<float> got = scores_of(rows.layout(), [&](auto& res, auto scores) {
-        auto direction = rows.view().head(0);
-        direction.data += i * dim;
-        direction.shape[0] = 1;
+        const auto direction = kvevict::MatrixView<const float>::packed(rows.view().head(0).row(i),
+                                                                        std::int64_t{1}, dim);
         cosine(res, rows.view(), direction, 1.0f, scores);
       });
       for (const float c : got) REQUIRE(std::abs(c) <= 1.0f);

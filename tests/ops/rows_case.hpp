@@ -23,13 +23,16 @@ enum class RowsForm {
   padded,            // unused elements behind every row and head
   channels_strided,  // [head][dim][row]: the channels of a row lie far apart
   packed,            // ragged, one element of padding behind each row
-  per_head           // a table of pointers in no order, every second element used
+  per_head,          // a table of pointers in no order, every second element used
+  paged,             // [page][row][head][dim], 16 rows a page, one table for all heads
+  paged_by_head      // pages of 5 padded rows, every head has pages of its own
 };
 
-inline constexpr RowsForm uniform_forms[] = {RowsForm::head_first, RowsForm::row_first,
-                                             RowsForm::padded,     RowsForm::channels_strided,
-                                             RowsForm::packed,     RowsForm::per_head};
-inline constexpr RowsForm ragged_forms[] = {RowsForm::packed, RowsForm::per_head};
+inline constexpr RowsForm uniform_forms[] = {
+    RowsForm::head_first, RowsForm::row_first, RowsForm::padded, RowsForm::channels_strided,
+    RowsForm::packed,     RowsForm::per_head,  RowsForm::paged,  RowsForm::paged_by_head};
+inline constexpr RowsForm ragged_forms[] = {RowsForm::packed, RowsForm::per_head, RowsForm::paged,
+                                            RowsForm::paged_by_head};
 
 // Rows of random numbers in one of the forms, and the same numbers in double, after their rounding
 // to the element type. Memory that belongs to no row is NaN, so that a stray read shows.
@@ -51,8 +54,8 @@ class RowsCase {
     for (std::int64_t h = 0; h < heads(); ++h) {
       const std::vector<float> values = of(h);
       const auto head = writable().head(h);
-      reference::Matrix& exact = exact_.emplace_back(index(head.shape[0]), index(dim_));
-      for (std::int64_t i = 0; i < head.shape[0]; ++i) {
+      reference::Matrix& exact = exact_.emplace_back(index(head.rows), index(dim_));
+      for (std::int64_t i = 0; i < head.rows; ++i) {
         for (std::int64_t c = 0; c < dim_; ++c) {
           head(i, c) = static_cast<T>(values[index(i * dim_ + c)]);
           exact(index(i), index(c)) = static_cast<double>(static_cast<float>(head(i, c)));
@@ -79,7 +82,7 @@ class RowsCase {
   std::int64_t dim() const { return dim_; }
   const reference::Heads& exact() const { return exact_; }
   kvevict::RowLayout<> layout() const {
-    return uniform() && form_ != RowsForm::packed && form_ != RowsForm::per_head
+    return uniform() && !knows_ragged_heads()
                ? kvevict::RowLayout<>::uniform(heads(), heads() == 0 ? 0 : rows_[0])
                : kvevict::RowLayout<>::ragged(offsets_.data(), heads());
   }
@@ -115,6 +118,11 @@ class RowsCase {
                        [&](std::int64_t n) { return n == rows_.front(); });
   }
 
+  bool knows_ragged_heads() const {
+    return std::any_of(std::begin(ragged_forms), std::end(ragged_forms),
+                       [&](RowsForm form) { return form == form_; });
+  }
+
   void place() {
     const std::int64_t n = rows_.empty() ? 0 : rows_[0];
     switch (form_) {
@@ -136,7 +144,37 @@ class RowsCase {
       case RowsForm::per_head:
         set_strides(0, 2 * dim_ + 1, 2, offsets_.back() * (2 * dim_ + 1) + 7 * heads());
         break;
+      case RowsForm::paged:
+        page_ = kvevict::PageLayout::nhd(16, std::max<std::int64_t>(heads(), 1), dim_);
+        number_pages(1);
+        break;
+      case RowsForm::paged_by_head:
+        page_ = {5, 1, 5 * (dim_ + 1) + 3, 0, dim_ + 1, 1};
+        number_pages(heads());
+        break;
     }
+  }
+
+  // Pages in no order, some of the pool unused; entries that no row needs point nowhere.
+  void number_pages(std::int64_t tables) {
+    pages_.tables = std::max<std::int64_t>(tables, 1);
+    pages_.heads_per_table = tables == 1 ? std::max<std::int64_t>(heads(), 1) : 1;
+    std::int64_t longest = 0;
+    for (const std::int64_t n : rows_) longest = std::max(longest, n);
+    pages_.stride = (longest + page_.rows - 1) / page_.rows + 1;
+    page_ids_.assign(index(pages_.tables * pages_.stride), -1);
+    std::int64_t used = 0;
+    for (std::int64_t t = 0; t < tables; ++t) {
+      const std::int64_t n = tables == 1 ? longest : rows_[index(t)];
+      for (std::int64_t i = 0; i * page_.rows < n; ++i) {
+        page_ids_[index(t * pages_.stride + i)] = static_cast<std::int32_t>(++used);
+      }
+    }
+    pages_.pages = used + 2;
+    for (std::int32_t& id : page_ids_) {
+      if (id > 0) id = static_cast<std::int32_t>(pages_.pages - 1 - id);  // the last page first
+    }
+    set_strides(page_.head_stride, page_.row_stride, 1, pages_.pages * page_.stride);
   }
 
   void point() {
@@ -164,6 +202,11 @@ class RowsCase {
     if (form_ == RowsForm::per_head) {
       return kvevict::RowsView<U>::per_head(table, layout(), dim_, row_stride_, channel_stride_);
     }
+    if (form_ == RowsForm::paged || form_ == RowsForm::paged_by_head) {
+      kvevict::PageTable<> pages = pages_;
+      pages.ids = page_ids_.data();
+      return kvevict::RowsView<U>::paged(memory, page_, pages, layout(), dim_);
+    }
     return kvevict::RowsView<U>::strided(memory, heads(), rows_.empty() ? 0 : rows_[0], dim_,
                                          head_stride_, row_stride_, channel_stride_);
   }
@@ -177,6 +220,9 @@ class RowsCase {
   std::vector<std::int64_t> offsets_;
   std::vector<T> memory_;
   std::vector<T*> table_;
+  kvevict::PageLayout page_;
+  kvevict::PageTable<> pages_;
+  std::vector<std::int32_t> page_ids_;
   reference::Heads exact_;
 };
 

@@ -65,6 +65,28 @@ class KvView {
                   RowsView<T, S>::per_head(v, layout, dim, dim));
   }
 
+  /// Paged pools [page][row][head][dim]: rows of `kv_heads` heads in every page, found by the
+  /// tables; head h of the view is head h % kv_heads of its pages. See RowsView::paged.
+  static KvView paged_nhd(T* k, T* v, const PageTable<S>& table, const RowLayout<S>& layout,
+                          std::int64_t page_rows, std::int64_t kv_heads, std::int64_t dim) {
+    return paged(k, v, PageLayout::nhd(page_rows, kv_heads, dim), table, layout, dim);
+  }
+
+  /// Paged pools [page][head][row][dim].
+  static KvView paged_hnd(T* k, T* v, const PageTable<S>& table, const RowLayout<S>& layout,
+                          std::int64_t page_rows, std::int64_t kv_heads, std::int64_t dim) {
+    return paged(k, v, PageLayout::hnd(page_rows, kv_heads, dim), table, layout, dim);
+  }
+
+  /// Pools of keys and values of any page layout, such as halves of one pool
+  /// [page][keys, values][row][head][dim], whose `stride` spans both.
+  static KvView paged(T* k, T* v, const PageLayout& page, const PageTable<S>& table,
+                      const RowLayout<S>& layout, std::int64_t dim) {
+    require_memory(k, v, layout.total());
+    return KvView(RowsView<T, S>::paged(k, page, table, layout, dim),
+                  RowsView<T, S>::paged(v, page, table, layout, dim));
+  }
+
   KvView with_positions(Positions<S, position_type> positions) const {
     KvView view = *this;
     view.positions_ = positions;

@@ -5,16 +5,22 @@
 #include <type_traits>
 
 #include "kvevict/core/element.hpp"
+#include "kvevict/core/head_view.hpp"
+#include "kvevict/core/pages.hpp"
 #include "kvevict/core/row_layout.hpp"
-#include "kvevict/core/view.hpp"
 
 namespace kvevict {
 
-/// The rows of all heads of one tensor (keys, or values), each head a strided matrix [row][dim].
-/// Three ways to find a head's first element, each with 64-bit strides in elements:
-/// * `strided`: base + head * head_stride (contiguous tensors, any axis order),
-/// * `packed`: base + layout.offset(head) * row_stride (all heads one after another, CSR),
-/// * `per_head`: a table of base pointers (heads of many layers or sequences, own allocations).
+/// The rows of all heads of one tensor (keys, or values), each head [row][dim]. Four ways to find a
+/// head's rows, each with 64-bit strides in elements:
+/// * `strided`: from base + head * head_stride on (contiguous tensors, any axis order),
+/// * `packed`: from base + layout.offset(head) * row_stride on (all heads one after another, CSR),
+/// * `per_head`: from an entry of a table of pointers on (heads of many layers or sequences, own
+///   allocations),
+/// * `paged`: in pages of a pool, which a table of page ids names in the order of the rows; the
+///   pool is one for all heads, or (`paged_per_head`) each head has its own.
+/// Page ids on the host are checked when a view is made; ids in device memory are not read then, so
+/// that one outside the pool makes kernels read or write outside it.
 template <class T, MemorySpace S = MemorySpace::host>
 class RowsView {
  public:
@@ -33,7 +39,11 @@ class RowsView {
         channel_stride_(other.channel_stride_),
         head_stride_(other.head_stride_),
         base_(other.base_),
-        table_(other.table_) {}
+        table_(other.table_),
+        pages_(other.pages_),
+        page_heads_(other.page_heads_),
+        page_stride_(other.page_stride_),
+        page_(other.page_) {}
 
   static RowsView strided(T* base, std::int64_t heads, std::int64_t rows, std::int64_t dim,
                           std::int64_t head_stride, std::int64_t row_stride,
@@ -56,16 +66,29 @@ class RowsView {
   static RowsView per_head(T* const* table, const RowLayout<S>& layout, std::int64_t dim,
                            std::int64_t row_stride, std::int64_t channel_stride = 1) {
     RowsView view(layout, dim, row_stride, channel_stride);
-    require(table != nullptr || layout.heads() == 0, "table", "null", "one pointer for each head");
-    if constexpr (S == MemorySpace::host) {
-      for (std::int64_t h = 0; h < layout.heads(); ++h) {
-        if (table[h] == nullptr && layout.rows(h) > 0) {
-          require(false, detail::joined("table[", detail::text_of(h)) + "]", "null",
-                  "a pointer to the head's rows");
-        }
-      }
-    }
-    view.table_ = table;
+    view.set_table(table);
+    return view;
+  }
+
+  /// Rows in pages of the pool at `base`: head h is head h % page.heads of each of its pages.
+  /// Throws unless every head has a page for each of its rows and, on the host, the ids that are
+  /// used are below table.pages. O(pages) on the host.
+  static RowsView paged(T* base, const PageLayout& page, const PageTable<S>& table,
+                        const RowLayout<S>& layout, std::int64_t dim) {
+    RowsView view(page, table, layout, dim);
+    require(base != nullptr || layout.total() == 0, "base", "null", "a pointer to the pool");
+    view.base_ = base;
+    view.head_stride_ = page.head_stride;
+    return view;
+  }
+
+  /// The same with a pool for each head, such as those of many layers: `bases[h]` points to the
+  /// first row of head h in page 0 of its pool.
+  static RowsView paged_per_head(T* const* bases, const PageLayout& page, const PageTable<S>& table,
+                                 const RowLayout<S>& layout, std::int64_t dim) {
+    RowsView view(page, table, layout, dim);
+    view.set_table(bases);
+    view.head_stride_ = page.head_stride;
     return view;
   }
 
@@ -76,29 +99,44 @@ class RowsView {
   KVEVICT_HOST_DEVICE std::int64_t row_stride() const { return row_stride_; }
   KVEVICT_HOST_DEVICE std::int64_t channel_stride() const { return channel_stride_; }
 
-  /// Matrix [row][dim] of one head.
-  KVEVICT_HOST_DEVICE MatrixView<T, S> head(std::int64_t head) const {
-    MatrixView<T, S> matrix;
-    matrix.shape[0] = layout_.rows(head);
-    matrix.shape[1] = dim_;
-    matrix.stride[0] = row_stride_;
-    matrix.stride[1] = channel_stride_;
+  KVEVICT_HOST_DEVICE bool is_paged() const { return page_stride_ > 0; }
+  /// Of a paged view: the ids of the heads' pages.
+  const PageTable<S>& page_table() const { return pages_; }
+  /// Of a paged view: where rows lie in a page.
+  PageLayout page_layout() const {
+    return {page_.rows(), page_heads_, page_stride_, head_stride_, row_stride_, channel_stride_};
+  }
+
+  /// The rows [row][dim] of one head.
+  KVEVICT_HOST_DEVICE HeadView<T, S> head(std::int64_t head) const {
+    HeadView<T, S> view;
+    view.rows = layout_.rows(head);
+    view.dim = dim_;
+    view.row_stride = row_stride_;
+    view.channel_stride = channel_stride_;
+    view.page_stride = page_stride_;
+    view.page = page_;
+    if (is_paged()) view.page_ids = pages_.of(head);
     if (table_ != nullptr) {
-      matrix.data = table_[head];
+      view.data = table_[head];
+    } else if (is_paged()) {
+      view.data = base_ + head % page_heads_ * head_stride_;
     } else if (head_stride_ != packed_heads) {
-      matrix.data = base_ + head * head_stride_;
+      view.data = base_ + head * head_stride_;
     } else {
-      matrix.data = base_ + layout_.offset(head) * row_stride_;
+      view.data = base_ + layout_.offset(head) * row_stride_;
     }
-    return matrix;
+    return view;
   }
 
   /// The same memory with other row counts: after a compaction in place the heads keep their places
-  /// and hold fewer rows. The view must not be `packed`, whose places follow from the counts.
+  /// and hold fewer rows, after rows were appended more. The view must not be `packed`, whose
+  /// places follow from the counts. A paged view checks its pages again.
   RowsView with_layout(const RowLayout<S>& layout) const {
     require(table_ != nullptr || head_stride_ != packed_heads, "rows", "packed",
-            "strided or per head to change its row counts");
+            "strided, per head or paged to change its row counts");
     require(layout.heads() == heads(), "layout.heads", layout.heads(), "equal to", heads());
+    if (is_paged()) detail::require_pages(pages_, page_, layout);
     RowsView view = *this;
     view.layout_ = layout;
     return view;
@@ -118,6 +156,30 @@ class RowsView {
     require(channel_stride >= 1, "channel_stride", channel_stride, ">=", 1);
   }
 
+  RowsView(const PageLayout& page, const PageTable<S>& table, const RowLayout<S>& layout,
+           std::int64_t dim)
+      : RowsView(layout, dim, page.row_stride, page.channel_stride) {
+    detail::require_page_layout(page);
+    page_ = PageRows(page.rows);
+    detail::require_pages(table, page_, layout);
+    pages_ = table;
+    page_heads_ = page.heads;
+    page_stride_ = page.stride;
+  }
+
+  void set_table(T* const* table) {
+    require(table != nullptr || heads() == 0, "table", "null", "one pointer for each head");
+    if constexpr (S == MemorySpace::host) {
+      for (std::int64_t h = 0; h < heads(); ++h) {
+        if (table[h] == nullptr && rows(h) > 0) {
+          require(false, detail::joined("table[", detail::text_of(h)) + "]", "null",
+                  "a pointer to the head's rows");
+        }
+      }
+    }
+    table_ = table;
+  }
+
   RowLayout<S> layout_;
   std::int64_t dim_ = 0;
   std::int64_t row_stride_ = 0;
@@ -125,6 +187,10 @@ class RowsView {
   std::int64_t head_stride_ = packed_heads;
   T* base_ = nullptr;
   T* const* table_ = nullptr;
+  PageTable<S> pages_;
+  std::int64_t page_heads_ = 1;
+  std::int64_t page_stride_ = 0;
+  PageRows page_;
 };
 
 }  // namespace kvevict

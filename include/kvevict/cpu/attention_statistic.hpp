@@ -87,8 +87,8 @@ void attention_statistic_impl(Resources& res, const RowsView<T>& keys, const Pos
   float* query_rows = scope.carve<float>("attention_statistic.queries", res.threads() * query_size);
   if (res.workspace().counting()) return;
   res.parallel_for(keys.heads(), [&](std::int64_t h, int worker) {
-    const MatrixView<T> head = keys.head(h);
-    const std::int64_t rows = head.shape[0];
+    const HeadView<T> head = keys.head(h);
+    const std::int64_t rows = head.rows;
     if (rows == 0) return;
     const auto row_positions = positions.row(h, keys.layout());
     float* weights = logits + worker * logits_size;
@@ -104,11 +104,11 @@ void attention_statistic_impl(Resources& res, const RowsView<T>& keys, const Pos
     for (std::int64_t first = 0; first < stacked; first += block) {
       const std::int64_t count = std::min(block, stacked - first);
       // No query of the block sees beyond the rows of this view.
-      MatrixView<T> visible_head = head;
-      visible_head.shape[0] = 0;
+      HeadView<T> visible_head = head;
+      visible_head.rows = 0;
       for (std::int64_t i = 0; i < count; ++i) {
         load_queries(queries, head_of(first + i), query_of(first + i), 1, query_tile + i * dim);
-        visible_head.shape[0] = std::max(visible_head.shape[0], visible_rows(first + i));
+        visible_head.rows = std::max(visible_head.rows, visible_rows(first + i));
       }
       auto scaled_queries = map_matrix(query_tile, count, dim);
       scaled_queries *= scale;

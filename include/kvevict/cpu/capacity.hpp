@@ -25,9 +25,9 @@ inline void count_outcomes(const CapacityOutcome* outcomes, std::int64_t count, 
 
 /// gram = sum_i (scale roots[i])^2 v_i v_i^T of one head. `scaled` holds a tile of doubles.
 template <class T>
-void gram_of_head(const MatrixView<T>& values, const float* roots, double scale, float* tile,
+void gram_of_head(const HeadView<T>& values, const float* roots, double scale, float* tile,
                   double* scaled, MatrixMap<double> gram) {
-  const std::int64_t dim = values.shape[1];
+  const std::int64_t dim = values.dim;
   gram.setZero();
   for_each_tile(values, tile, [&](std::int64_t first, const auto& block) {
     auto rows = map_matrix(scaled, block.rows(), dim);
@@ -81,10 +81,10 @@ inline CapacityOutcome factor_of_gram(const MatrixMap<const double>& gram,
 
 /// scores[i] = |factor (scale roots[i] v_i)|^2 of one head. `products` holds a tile.
 template <class T>
-void leverage_of_head(const MatrixView<T>& values, const MatrixMap<const float>& factor,
+void leverage_of_head(const HeadView<T>& values, const MatrixMap<const float>& factor,
                       const float* roots, double scale, float* tile, float* products,
                       float* scores) {
-  const std::int64_t dim = values.shape[1];
+  const std::int64_t dim = values.dim;
   for_each_tile(values, tile, [&](std::int64_t first, const auto& block) {
     auto product = map_matrix(products, block.rows(), dim);
     product.noalias() = block * factor.transpose();
@@ -188,7 +188,7 @@ void capacity_scores_impl(Resources& res, const RowsView<T>& values, ScoreView<>
     float* head_tile = tiles + worker * tile;
     // In units of the largest root the matrix and its factor stay within range however small the
     // weights are, and scale |F v| root is at most about 1.
-    const double scale = inverse_of_largest(gram_roots.head(m), head.shape[0]);
+    const double scale = inverse_of_largest(gram_roots.head(m), head.rows);
     Noise scaled_noise = noise;
     if (noise.kind == Noise::Kind::absolute) scaled_noise.value *= scale * scale;
     gram_of_head(head, gram_roots.head(m), scale, head_tile, scaled + worker * tile,
@@ -199,7 +199,7 @@ void capacity_scores_impl(Resources& res, const RowsView<T>& values, ScoreView<>
     leverage_of_head(head, map_matrix<const float>(factor, dim, dim), leverage_roots.head(m), scale,
                      head_tile, products + worker * tile, scores.head(m));
     if (outcomes[m] != CapacityOutcome::usable) {
-      std::fill_n(scores.head(m), head.shape[0], 0.0f);
+      std::fill_n(scores.head(m), head.rows, 0.0f);
     }
   });
   count_outcomes(outcomes, heads, res.report());

@@ -13,7 +13,8 @@ void copy_rows_impl(Resources& res, const RowsView<const T>& from, const RowsVie
     const auto source = from.head(h);
     const auto target = to.head(h);
     for (std::int64_t i = 0; i < from.rows(h); ++i) {
-      copy_row(&source(i, 0), source.stride[1], &target(i, 0), target.stride[1], from.dim());
+      copy_row(source.row(i), source.channel_stride, target.row(i), target.channel_stride,
+               from.dim());
     }
   });
 }

@@ -27,8 +27,8 @@ void gather_rows_impl(Resources& res, SelectionView<> selection, const RowsView<
     const auto target = to.head(h);
     const std::int32_t* kept = selection.head(h);
     for (std::int64_t j = 0; j < selection.count(h); ++j) {
-      copy_row(source.data + kept[j] * source.stride[0], source.stride[1],
-               target.data + j * target.stride[0], target.stride[1], from.dim());
+      copy_row(source.row(kept[j]), source.channel_stride, target.row(j), target.channel_stride,
+               from.dim());
     }
   });
 }
@@ -41,8 +41,8 @@ void compact_rows_impl(Resources& res, SelectionView<> selection, const RowsView
     const std::int32_t* kept = selection.head(h);
     for (std::int64_t j = 0; j < selection.count(h); ++j) {
       if (kept[j] == j) continue;  // the front that stays in place
-      copy_row<T>(head.data + kept[j] * head.stride[0], head.stride[1],
-                  head.data + j * head.stride[0], head.stride[1], rows.dim());
+      copy_row<T>(head.row(kept[j]), head.channel_stride, head.row(j), head.channel_stride,
+                  rows.dim());
     }
   });
 }

@@ -44,11 +44,12 @@ void projection_factors_impl(Resources& res, MatrixView<T> w_o, MatrixBatchView<
     double* gram = grams + worker * dim * dim;
     auto sum = map_matrix(gram, dim, dim);
     sum.setZero();
-    for_each_tile(columns, floats + worker * tile, [&](std::int64_t, const auto& block) {
-      auto rows = map_matrix(doubles + worker * tile, block.rows(), dim);
-      rows = block.template cast<double>();
-      sum.noalias() += rows.transpose() * rows;
-    });
+    for_each_tile(HeadView<T>::of(columns), floats + worker * tile,
+                  [&](std::int64_t, const auto& block) {
+                    auto rows = map_matrix(doubles + worker * tile, block.rows(), dim);
+                    rows = block.template cast<double>();
+                    sum.noalias() += rows.transpose() * rows;
+                  });
     usable[q] = write_root(gram, dim, &factors(q, 0, 0), factors.stride[1]);
   });
   for (std::int64_t q = 0; q < heads; ++q) {

@@ -37,10 +37,10 @@ inline void direction_moments(const QueriesView<>& queries, std::int64_t h, std:
 }
 
 template <class T>
-void write_rows(const float* from, std::int64_t rows, const MatrixView<T>& to) {
+void write_rows(const float* from, std::int64_t rows, const HeadView<T>& to) {
   for (std::int64_t j = 0; j < rows; ++j) {
-    for (std::int64_t c = 0; c < to.shape[1]; ++c) {
-      to(j, c) = static_cast<T>(from[j * to.shape[1] + c]);
+    for (std::int64_t c = 0; c < to.dim; ++c) {
+      to(j, c) = static_cast<T>(from[j * to.dim + c]);
     }
   }
 }

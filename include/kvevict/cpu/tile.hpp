@@ -7,8 +7,8 @@
 #include <type_traits>
 
 #include "kvevict/core/element.hpp"
+#include "kvevict/core/head_view.hpp"
 #include "kvevict/core/queries.hpp"
-#include "kvevict/core/view.hpp"
 #include "kvevict/cpu/eigen.hpp"
 
 namespace kvevict::cpu {
@@ -30,26 +30,32 @@ void widen_row(const T* from, std::int64_t stride, std::int64_t dim, float* to) 
 }
 
 /// Rows [first, first + count) of a head as a row-major float matrix: the cache itself where it is
-/// float with adjacent channels, else converted into `buffer` [tile_rows * dim].
+/// float with adjacent channels and no page ends between, else converted into
+/// `buffer` [tile_rows * dim].
 template <class T>
-MatrixMap<const float> load_tile(const MatrixView<T>& head, std::int64_t first, std::int64_t count,
+MatrixMap<const float> load_tile(const HeadView<T>& head, std::int64_t first, std::int64_t count,
                                  float* buffer) {
-  const std::int64_t dim = head.shape[1];
-  const T* start = head.data + first * head.stride[0];
+  const std::int64_t dim = head.dim;
   if constexpr (std::is_same_v<std::remove_const_t<T>, float>) {
-    if (head.stride[1] == 1) return map_matrix<const float>(start, count, dim, head.stride[0]);
+    if (head.channel_stride == 1 && head.run(first, count) == count) {
+      return map_matrix<const float>(head.row(first), count, dim, head.row_stride);
+    }
   }
-  for (std::int64_t i = 0; i < count; ++i) {
-    widen_row(start + i * head.stride[0], head.stride[1], dim, buffer + i * dim);
+  for (std::int64_t i = 0; i < count;) {
+    const T* row = head.row(first + i);
+    for (const std::int64_t end = i + head.run(first + i, count - i); i < end; ++i) {
+      widen_row(row, head.channel_stride, dim, buffer + i * dim);
+      row += head.row_stride;
+    }
   }
   return map_matrix<const float>(buffer, count, dim);
 }
 
 /// Calls `use(first, tile)` for all rows of a head, in order.
 template <class T, class Use>
-void for_each_tile(const MatrixView<T>& head, float* buffer, Use&& use) {
-  for (std::int64_t first = 0; first < head.shape[0]; first += tile_rows) {
-    const std::int64_t count = std::min(tile_rows, head.shape[0] - first);
+void for_each_tile(const HeadView<T>& head, float* buffer, Use&& use) {
+  for (std::int64_t first = 0; first < head.rows; first += tile_rows) {
+    const std::int64_t count = std::min(tile_rows, head.rows - first);
     use(first, load_tile(head, first, count, buffer));
   }
 }

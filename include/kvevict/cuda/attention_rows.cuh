@@ -82,11 +82,12 @@ __global__ void __launch_bounds__(128, Columns == 64 ? 4 : 3)
   const auto head = keys.head(h);
   const int count = static_cast<int>(rows.count);
   KVEVICT_SHARED(float4, shared, [Tile::shared_size]);
+  KVEVICT_SHARED(const T*, key_rows, [Product::rows]);
   KVEVICT_SHARED(const void*, query_rows, [Columns]);
   KVEVICT_SHARED(QueryWeight, tile_weights, [Columns]);
   KVEVICT_SHARED(int, tile_visible, [Columns]);
   float* terms = reinterpret_cast<float*>(shared);
-  Tile tile{head, &stacked, terms, query_rows, in_whole_pieces(head), false};
+  Tile tile{head, &stacked, terms, key_rows, query_rows, in_whole_pieces(head), false};
   RowStatistic of_row(statistic, stacked.queries.count(), h * stacked.group);
 
   for (std::int64_t first = 0; first < stacked.count(); first += Columns) {
@@ -94,8 +95,7 @@ __global__ void __launch_bounds__(128, Columns == 64 ? 4 : 3)
     int seen = 0;
     QueryWeight weight{0.0f, 0.0f, 0.0f, 0.0f};
     if (thread < Columns && first + thread < stacked.count()) {
-      const std::int64_t visible =
-          stacked.visible_rows(h, first + thread, head.shape[0]) - rows.first;
+      const std::int64_t visible = stacked.visible_rows(h, first + thread, head.rows) - rows.first;
       seen = static_cast<int>(visible < 0 ? 0 : (visible < count ? visible : count));
       weight = weights[h * stacked.count() + first + thread];
     }

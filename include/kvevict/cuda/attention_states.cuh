@@ -53,16 +53,17 @@ __global__ void __launch_bounds__(128, Columns == 64 ? 4 : 3)
   const std::int64_t split = blockIdx.x / column_tiles % stacked.max_splits;
   const std::int64_t h = blockIdx.x / column_tiles / stacked.max_splits;
   const auto head = keys.head(h);
-  const std::int64_t rows = head.shape[0];
+  const std::int64_t rows = head.rows;
   const std::int64_t length = StackedQueries::Splits::length(rows);
   const std::int64_t begin = split * length;
   if (begin >= rows) return;
   const std::int64_t end = begin + length < rows ? begin + length : rows;
   KVEVICT_SHARED(float4, shared, [Tile::shared_size]);
+  KVEVICT_SHARED(const T*, key_rows, [Product::rows]);
   KVEVICT_SHARED(const void*, query_rows, [Columns]);
   KVEVICT_SHARED(SoftmaxState, of_part, [128]);
   float* logits = reinterpret_cast<float*>(shared);
-  Tile tile{head, &stacked, logits, query_rows, in_whole_pieces(head), false};
+  Tile tile{head, &stacked, logits, key_rows, query_rows, in_whole_pieces(head), false};
   tile.set_queries(h, first_query);
 
   const int column = thread % Columns;

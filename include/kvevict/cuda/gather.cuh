@@ -47,8 +47,8 @@ __global__ void __launch_bounds__(move_threads)
   if (left <= 0) return;
   const int count = static_cast<int>(left < tile_rows ? left : tile_rows);
   const std::int32_t* kept = selection.head(head);
-  const MatrixView<const T, MemorySpace::device> source = from.head(head);
-  const MatrixView<T, MemorySpace::device> target = to.head(head);
+  const HeadView<const T, MemorySpace::device> source = from.head(head);
+  const HeadView<T, MemorySpace::device> target = to.head(head);
   if (in_whole_pieces(source) && in_whole_pieces(target)) {
     copy_rows<Piece>(kept, first, count, RowUnits<const Piece>(source), RowUnits<Piece>(target));
   } else {
@@ -87,17 +87,17 @@ __global__ void __launch_bounds__(walk_threads)
   const std::int64_t free =
       partition_point<walk_threads>(moved, count, [&](std::int64_t j) { return kept[j] < count; });
   if (slice == 0 && threadIdx.x == 0) first_free[head] = free;
-  const MatrixView<T, MemorySpace::device> matrix = rows.head(head);
+  const HeadView<T, MemorySpace::device> place = rows.head(head);
   const auto walk = [&](auto units) {
     units.cut(slice, slices);
     walk_forward<std::remove_reference_t<decltype(units(0, 0))>>(
         moved, free, units.units, [&](std::int64_t j, int unit) { return units(kept[j], unit); },
         [&](std::int64_t j, int unit, const auto& value) { units(j, unit) = value; });
   };
-  if (in_whole_pieces(matrix)) {
-    walk(RowUnits<Piece>(matrix));
+  if (in_whole_pieces(place)) {
+    walk(RowUnits<Piece>(place));
   } else {
-    walk(RowUnits<T>(matrix));
+    walk(RowUnits<T>(place));
   }
 }
 

@@ -113,14 +113,14 @@ struct GramTile {
   /// Writes channels [channel, channel + 64) of `depth` rows from `first` on, each times its
   /// weight, to `to`[depth][64]; rows from `end` on become zeros.
   template <class T>
-  __device__ static void stage(const MatrixView<const T, MemorySpace::device>& head, bool whole,
+  __device__ static void stage(const HeadView<const T, MemorySpace::device>& head, bool whole,
                                std::int64_t first, std::int64_t end, std::int64_t channel,
                                const Number* weights, Number* to) {
     const int thread = static_cast<int>(threadIdx.x);
     if (!whole) {
       const int c = thread % side;
       for (int r = thread / side; r < depth; r += 128 / side) {
-        const bool present = first + r < end && channel + c < head.shape[1];
+        const bool present = first + r < end && channel + c < head.dim;
         const float value = present ? static_cast<float>(head(first + r, channel + c)) : 0.0f;
         to[r * side + c] = static_cast<Number>(value) * weights[r];
       }
@@ -131,14 +131,13 @@ struct GramTile {
     constexpr int loads = depth * pieces / 128;
     const int piece = thread % pieces;
     const int start = thread / pieces;
-    const bool inside = channel + piece * size < head.shape[1];
+    const bool inside = channel + piece * size < head.dim;
     Piece bits[loads];
     KVEVICT_UNROLL
     for (int n = 0; n < loads; ++n) {
       const std::int64_t row = first + start + n * (128 / pieces);
-      const T* start_of_row = head.data + row * head.stride[0] + channel;
-      bits[n] = inside && row < end ? __ldg(reinterpret_cast<const Piece*>(start_of_row) + piece)
-                                    : Piece{0, 0, 0, 0};
+      bits[n] =
+          inside && row < end ? load_piece(head.row(row) + channel, piece) : Piece{0, 0, 0, 0};
     }
     KVEVICT_UNROLL
     for (int n = 0; n < loads; ++n) {

@@ -30,7 +30,7 @@ struct DirectionSums {
 
 /// 1 / |row|_2 of the rows of a set, in all lanes that share a row; 0 for a row of length zero.
 template <class Shape, class T>
-__device__ void inverse_norms(const MatrixView<const T, MemorySpace::device>& head,
+__device__ void inverse_norms(const HeadView<const T, MemorySpace::device>& head,
                               const HeadTile& tile, const RowReader<Shape, T>& rows, int first,
                               const RowSet<Shape>& set, double (&inverse)[Shape::rows]) {
   float squares[Shape::rows] = {};
@@ -59,8 +59,8 @@ __device__ void inverse_norms(const MatrixView<const T, MemorySpace::device>& he
 /// Writes the sum of a split's rows of length one: each lane its own channels, then the lanes of a
 /// warp that hold the same channels, then the warps, in one order.
 template <class Shape, class T>
-__device__ void sum_split(const MatrixView<const T, MemorySpace::device>& head,
-                          const HeadTile& split, std::int64_t index, const DirectionSums& out) {
+__device__ void sum_split(const HeadView<const T, MemorySpace::device>& head, const HeadTile& split,
+                          std::int64_t index, const DirectionSums& out) {
   constexpr int warps = Shape::threads / warp_size;
   KVEVICT_SHARED(double, of_warp, [warps][Shape::reach]);
   const int thread = static_cast<int>(threadIdx.x);
@@ -98,7 +98,7 @@ __device__ void sum_split(const MatrixView<const T, MemorySpace::device>& head,
     __syncthreads();
     for (int c = thread; c < Shape::reach; c += Shape::threads) {
       const std::int64_t channel = std::int64_t{reach} * Shape::reach + c;
-      if (channel >= head.shape[1]) continue;
+      if (channel >= head.dim) continue;
       double sum = of_warp[0][c];
       KVEVICT_UNROLL
       for (int w = 1; w < warps; ++w) sum += of_warp[w][c];

@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(128, Columns > 64 ? 3 : 4)
   const std::int64_t block = task.first + m;
   const auto head = values.head(block / task.group);
   const std::int64_t first_row = blockIdx.x % tiles * Product::rows;
-  const std::int64_t left = head.shape[0] - first_row;
+  const std::int64_t left = head.rows - first_row;
   if (left <= 0) return;
   const int count = static_cast<int>(left < Product::rows ? left : Product::rows);
   float* scores = task.scores.head(block) + first_row;
@@ -98,16 +98,11 @@ __global__ void __launch_bounds__(128, Columns > 64 ? 3 : 4)
   KVEVICT_SHARED(double, sums, [sum_columns_size]);
   float* a = reinterpret_cast<float*>(slices);
   float* b = a + Product::rows * Product::pitch;
-  const int dim = static_cast<int>(head.shape[1]);
+  const int dim = static_cast<int>(head.dim);
   const bool whole = in_whole_pieces(head);
-  MatrixView<const float, MemorySpace::device> factor;
-  factor.data = &task.factors(m, 0, 0);
-  for (int d = 0; d < 2; ++d) {
-    factor.shape[d] = task.factors.shape[d + 1];
-    factor.stride[d] = task.factors.stride[d + 1];
-  }
+  const HeadView<const float, MemorySpace::device> factor = matrix_rows(task.factors, m);
   const bool whole_factor = in_whole_pieces(factor);
-  const int outputs = static_cast<int>(factor.shape[0]);
+  const int outputs = static_cast<int>(factor.rows);
 
   double total = 0.0;
   for (int column = 0; column < outputs; column += Columns) {
@@ -116,10 +111,10 @@ __global__ void __launch_bounds__(128, Columns > 64 ? 3 : 4)
     const int end = task.lower_triangular && column + Columns < dim ? column + Columns : dim;
     for (int k = 0; k < end; k += Product::depth) {
       __syncthreads();
-      stage_rows<Product::rows, T>(HeadRows<T>{head, first_row, count}, head.stride[1], dim, whole,
-                                   k, a);
+      stage_rows<Product::rows, T>(HeadRows<T>{head, first_row, count}, head.channel_stride, dim,
+                                   whole, k, a);
       stage_rows<Columns, float>(HeadRows<float>{factor, column, outputs - column},
-                                 factor.stride[1], dim, whole_factor, k, b);
+                                 factor.channel_stride, dim, whole_factor, k, b);
       __syncthreads();
       add_lower(product, a, b, dim - k, task.lower_triangular ? k - column : 0);
     }

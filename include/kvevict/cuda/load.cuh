@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include "kvevict/core/element.hpp"
-#include "kvevict/core/view.hpp"
+#include "kvevict/core/head_view.hpp"
 #include "kvevict/cuda/compat.cuh"
 
 namespace kvevict::cuda {
@@ -29,10 +29,10 @@ KVEVICT_HOST_DEVICE constexpr int pieces_of(std::int64_t dim) {
 /// Whether every piece of every row of a head is 16 adjacent, aligned bytes. Found in the kernel,
 /// once for a block, since heads may come from a table of pointers.
 template <class T>
-__device__ bool in_whole_pieces(const MatrixView<T, MemorySpace::device>& head) {
+__device__ bool in_whole_pieces(const HeadView<T, MemorySpace::device>& head) {
   constexpr std::int64_t size = piece_size<T>;
-  return head.stride[1] == 1 && head.stride[0] % size == 0 && head.shape[1] % size == 0 &&
-         reinterpret_cast<std::uintptr_t>(head.data) % 16 == 0;
+  return head.channel_stride == 1 && head.row_stride % size == 0 && head.dim % size == 0 &&
+         head.page_stride % size == 0 && reinterpret_cast<std::uintptr_t>(head.data) % 16 == 0;
 }
 
 /// Piece `piece` from `start` on, of rows that are in whole pieces and that no thread writes to.

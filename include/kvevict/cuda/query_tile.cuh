@@ -48,9 +48,10 @@ struct LogitTile {
   static constexpr int shared_size =
       (results > Product::slices_size ? results : Product::slices_size) / 4 + 1;
 
-  MatrixView<const T, MemorySpace::device> head;
+  HeadView<const T, MemorySpace::device> head;
   const StackedQueries* stacked;
   float* shared;
+  const T** key_rows;       ///< shared, [Product::rows]
   const void** query_rows;  ///< shared, [Columns]
   bool whole_keys;
   bool whole_queries;
@@ -74,14 +75,17 @@ struct LogitTile {
   /// Logits of rows [first, first + count). Contains barriers; none behind the last use of
   /// `shared`.
   __device__ void compute(Product& product, std::int64_t first, int count) const {
-    const int dim = static_cast<int>(head.shape[1]);
+    const int dim = static_cast<int>(head.dim);
     float* a = shared;
     float* b = shared + Product::rows * Product::pitch;
     product.clear();
+    // Where rows are is found once, and not for each slice.
+    const int thread = static_cast<int>(threadIdx.x);
+    if (thread < Product::rows) key_rows[thread] = HeadRows<T>{head, first, count}(thread);
     for (int k = 0; k < dim; k += Product::depth) {
       __syncthreads();
-      stage_rows<Product::rows, T>(HeadRows<T>{head, first, count}, head.stride[1], dim, whole_keys,
-                                   k, a);
+      stage_rows<Product::rows, T>([&](int r) { return key_rows[r]; }, head.channel_stride, dim,
+                                   whole_keys, k, a);
       switch (stacked->queries.type()) {
         case ElementType::float32:
           stage_queries<float>(dim, k, b);

@@ -67,32 +67,32 @@ __global__ void __launch_bounds__(128, Form == RowForm::quadratic && Columns == 
   const HeadTile tile = head_tile(block, tiles, Product::rows, rows.layout());
   if (tile.count == 0) return;
   const std::int64_t m = tile.head * group + in_group;
-  const MatrixView<const T, MemorySpace::device> head = rows.head(tile.head);
-  MatrixView<const float, MemorySpace::device> matrix;
-  matrix.data = &matrices(m, 0, 0);
-  for (int d = 0; d < 2; ++d) {
-    matrix.shape[d] = matrices.shape[d + 1];
-    matrix.stride[d] = matrices.stride[d + 1];
-  }
+  const HeadView<const T, MemorySpace::device> head = rows.head(tile.head);
+  const HeadView<const float, MemorySpace::device> matrix = matrix_rows(matrices, m);
   KVEVICT_SHARED(float4, slices, [Product::slices_size / 4]);
   KVEVICT_SHARED(double, sums, [sum_columns_size]);
+  KVEVICT_SHARED(const T*, row_starts, [Product::rows]);
   float* a = reinterpret_cast<float*>(slices);
   float* b = a + Product::rows * Product::pitch;
   const int count = static_cast<int>(tile.count);
-  const int dim = static_cast<int>(head.shape[1]);
-  const int outputs = static_cast<int>(matrix.shape[0]);
+  const int dim = static_cast<int>(head.dim);
+  const int outputs = static_cast<int>(matrix.rows);
   const bool whole = in_whole_pieces(head);
   const bool whole_matrix = in_whole_pieces(matrix);
+  if constexpr (Form == RowForm::quadratic) {
+    const HeadRows<T> row_of{head, tile.first, count};
+    if (thread < Product::rows) row_starts[thread] = row_of(thread);
+  }
   double total = 0.0;
   for (int column = 0; column < outputs; column += Columns) {
     Product product;
     product.clear();
     for (int k = 0; k < dim; k += Product::depth) {
       __syncthreads();
-      stage_rows<Product::rows, T>(HeadRows<T>{head, tile.first, count}, head.stride[1], dim, whole,
-                                   k, a);
+      stage_rows<Product::rows, T>(HeadRows<T>{head, tile.first, count}, head.channel_stride, dim,
+                                   whole, k, a);
       stage_rows<Columns, float>(HeadRows<float>{matrix, column, outputs - column},
-                                 matrix.stride[1], dim, whole_matrix, k, b, scale);
+                                 matrix.channel_stride, dim, whole_matrix, k, b, scale);
       __syncthreads();
       product.add(a, b, dim - k);
     }
@@ -102,8 +102,8 @@ __global__ void __launch_bounds__(128, Form == RowForm::quadratic && Columns == 
       if constexpr (Form == RowForm::norm) {
         of_row[i] = squares_of_products(product.sum[i]);
       } else {
-        const T* row = HeadRows<T>{head, tile.first, count}(Product::row(i));
-        of_row[i] = row != nullptr ? products_by_row(product.sum[i], row, head.stride[1],
+        const T* row = row_starts[Product::row(i)];
+        of_row[i] = row != nullptr ? products_by_row(product.sum[i], row, head.channel_stride,
                                                      column + Product::column(0), dim)
                                    : 0.0;
       }

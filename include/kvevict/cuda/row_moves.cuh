@@ -22,29 +22,28 @@ inline constexpr int walk_units = 8;
 /// not in whole pieces.
 template <class Unit>
 struct RowUnits {
-  Unit* data;
-  std::int64_t row_stride;
-  std::int64_t unit_stride;
-  int units;  ///< of a row
+  HeadView<Unit, MemorySpace::device> head;  ///< in units
+  int units;                                 ///< of a row
 
   template <class T>
-  __device__ explicit RowUnits(const MatrixView<T, MemorySpace::device>& head) {
+  __device__ explicit RowUnits(const HeadView<T, MemorySpace::device>& of) {
     constexpr int size = std::is_same_v<std::remove_const_t<Unit>, Piece> ? piece_size<T> : 1;
-    data = reinterpret_cast<Unit*>(head.data);
-    row_stride = head.stride[0] / size;
-    unit_stride = size == 1 ? head.stride[1] : 1;
-    units = static_cast<int>(head.shape[1] / size);
+    head.data = reinterpret_cast<Unit*>(of.data);
+    head.row_stride = of.row_stride / size;
+    head.channel_stride = size == 1 ? of.channel_stride : 1;
+    head.page_ids = of.page_ids;
+    head.page_stride = of.page_stride / size;
+    head.page = of.page;
+    units = static_cast<int>(of.dim / size);
   }
 
-  __device__ Unit& operator()(std::int64_t row, int unit) const {
-    return data[row * row_stride + unit * unit_stride];
-  }
+  __device__ Unit& operator()(std::int64_t row, int unit) const { return head(row, unit); }
 
   /// Keeps one of several slices of the channels.
   __device__ void cut(int slice, int slices) {
     const auto start = static_cast<int>(std::int64_t{units} * slice / slices);
     const auto end = static_cast<int>(std::int64_t{units} * (slice + 1) / slices);
-    data += start * unit_stride;
+    head.data += start * head.channel_stride;
     units = end - start;
   }
 };

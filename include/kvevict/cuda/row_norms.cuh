@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(Shape::threads, 5)
   const HeadTile tile = head_tile(blockIdx.x, tiles, tile_rows, view.layout());
   if (tile.count == 0) return;
   constexpr int parts = Shape::lanes / Shape::rows;
-  const MatrixView<const T, MemorySpace::device> head = view.head(tile.head);
+  const HeadView<const T, MemorySpace::device> head = view.head(tile.head);
   const RowReader<Shape, T> rows(head, tile);
   float squares[Shape::rows] = {};
   sweep_rows(rows, [&](int first, int reach, const RowSet<Shape>& set) {

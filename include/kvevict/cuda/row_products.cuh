@@ -92,7 +92,7 @@ __device__ void add_products(const RowSet<Shape>& set, const VectorParts<Shape, 
 /// Products of a tile of rows with the `Count` staged vectors of its head, from `first_vector` on.
 /// Returns whether cosines were left NaN because the squares of their rows leave the range of fp32.
 template <class Shape, RowProduct Kind, int Count, class T>
-__device__ bool multiply_tile(const MatrixView<const T, MemorySpace::device>& head,
+__device__ bool multiply_tile(const HeadView<const T, MemorySpace::device>& head,
                               const HeadTile& tile, const RowProducts& products, int first_vector,
                               const float* staged, int channels) {
   constexpr int lanes = Shape::lanes;
@@ -145,7 +145,7 @@ __device__ bool multiply_tile(const MatrixView<const T, MemorySpace::device>& he
 /// Computes the cosines of a tile with vector `vector` that are NaN in double, by all threads of a
 /// block: those of rows whose squares leave the range of fp32, rows of length zero among them.
 template <class T>
-__device__ void widen_cosines(const MatrixView<const T, MemorySpace::device>& head,
+__device__ void widen_cosines(const HeadView<const T, MemorySpace::device>& head,
                               const HeadTile& tile, const RowProducts& products,
                               std::int64_t vector) {
   float* out = products.out.head(vector) + tile.first;
@@ -154,7 +154,7 @@ __device__ void widen_cosines(const MatrixView<const T, MemorySpace::device>& he
     const double norm = wide_norm(head, tile.first + i);
     double dot = 0.0;
     KVEVICT_NO_UNROLL
-    for (std::int64_t c = 0; c < head.shape[1]; ++c) {
+    for (std::int64_t c = 0; c < head.dim; ++c) {
       dot += static_cast<double>(static_cast<float>(head(tile.first + i, c))) *
              static_cast<double>(products.vectors(vector, c));
     }
@@ -174,7 +174,7 @@ __global__ void __launch_bounds__(Shape::threads, Count == 8 || Kind == RowProdu
   const int first_vector = static_cast<int>(blockIdx.x % static_cast<unsigned>(parts)) * Count;
   const HeadTile tile = head_tile(block, tiles, tile_rows, rows.layout());
   if (tile.count == 0) return;
-  const MatrixView<const T, MemorySpace::device> head = rows.head(tile.head);
+  const HeadView<const T, MemorySpace::device> head = rows.head(tile.head);
   const int channels = Shape::reaches(rows.dim()) * Shape::reach;
   float* staged = SharedCarver().take<float>(Count * channels);
   stage_vectors<Count>(products, tile.head, first_vector, channels,

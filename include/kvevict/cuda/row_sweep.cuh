@@ -73,13 +73,13 @@ struct RowSet {
 template <class Shape, class T>
 class RowReader {
  public:
-  __device__ RowReader(const MatrixView<const T, MemorySpace::device>& head, const HeadTile& tile)
-      : data_(head.data + tile.first * head.stride[0]),
-        own_(data_ + Shape::row(0) * head.stride[0] + Shape::lane() * Shape::channels),
-        row_stride_(head.stride[0]),
-        channel_stride_(head.stride[1]),
+  __device__ RowReader(const HeadView<const T, MemorySpace::device>& head, const HeadTile& tile)
+      : head_(head),
+        first_(tile.first),
+        own_(head.data + Shape::lane() * Shape::channels +
+             (head.paged() ? 0 : (tile.first + Shape::row(0)) * head.row_stride)),
         rows_(static_cast<int>(tile.count)),
-        dim_(static_cast<int>(head.shape[1])),
+        dim_(static_cast<int>(head.dim)),
         whole_(in_whole_pieces(head)) {}
 
   __device__ int rows() const { return rows_; }
@@ -102,7 +102,9 @@ class RowReader {
     KVEVICT_UNROLL
     for (int r = 0; r < Shape::rows; ++r) {
       const int row = first + r * Shape::row_step;  // the same in all threads
-      const T* start = own_ + row * row_stride_ + channel;
+      std::int64_t offset = row * head_.row_stride;
+      if (head_.paged() && row < rows_left) offset = head_.offset(first_ + row + Shape::row(0));
+      const T* start = own_ + offset + channel;
       KVEVICT_UNROLL
       for (int p = 0; p < Shape::pieces; ++p) {
         const bool inside = row < rows_left && channel + p * piece_size<T> < channels_left;
@@ -121,9 +123,8 @@ class RowReader {
          i += Shape::threads) {
       const int row = first + i / Shape::reach;
       const int channel = reach * Shape::reach + i % Shape::reach;
-      elements[i] = row < rows_ && channel < dim_
-                        ? bits_of(data_[row * row_stride_ + channel * channel_stride_])
-                        : bits_of(T{});
+      elements[i] =
+          row < rows_ && channel < dim_ ? bits_of(head_(first_ + row, channel)) : bits_of(T{});
     }
     __syncthreads();
     KVEVICT_UNROLL
@@ -136,10 +137,11 @@ class RowReader {
     __syncthreads();
   }
 
-  const T* data_;  ///< of the first row
-  const T* own_;   ///< where this lane begins to read when rows are in whole pieces
-  std::int64_t row_stride_;
-  std::int64_t channel_stride_;
+  HeadView<const T, MemorySpace::device> head_;
+  std::int64_t first_;  ///< row of the head
+  /// Where this lane begins to read rows in whole pieces: in the first of its rows, or in row 0 of
+  /// page 0.
+  const T* own_;
   int rows_;
   int dim_;
   bool whole_;
@@ -172,12 +174,12 @@ KVEVICT_HOST_DEVICE inline bool squares_in_range(float squared) {
 /// |row|_2 in double, for rows whose squares leave the range of fp32: rare, and so one thread reads
 /// the row again.
 template <class T>
-__device__ double wide_norm(const MatrixView<const T, MemorySpace::device>& head,
-                            std::int64_t row) {
+__device__ double wide_norm(const HeadView<const T, MemorySpace::device>& head, std::int64_t row) {
+  const T* channels = head.row(row);
   double squared = 0.0;
   KVEVICT_NO_UNROLL
-  for (std::int64_t c = 0; c < head.shape[1]; ++c) {
-    const double x = static_cast<double>(static_cast<float>(head(row, c)));
+  for (std::int64_t c = 0; c < head.dim; ++c) {
+    const double x = static_cast<double>(static_cast<float>(channels[c * head.channel_stride]));
     squared += x * x;
   }
   return sqrt(squared);

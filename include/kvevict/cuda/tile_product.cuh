@@ -157,14 +157,25 @@ __device__ void stage_rows(RowOf row_of, std::int64_t channel_stride, int dim, b
 /// Rows [first, first + count) of a head for `stage_rows`.
 template <class T>
 struct HeadRows {
-  MatrixView<const T, MemorySpace::device> head;
+  HeadView<const T, MemorySpace::device> head;
   std::int64_t first;
   int count;
 
-  __device__ const T* operator()(int r) const {
-    return r < count ? head.data + (first + r) * head.stride[0] : nullptr;
-  }
+  __device__ const T* operator()(int r) const { return r < count ? head.row(first + r) : nullptr; }
 };
+
+/// Matrix m of a batch as rows.
+template <class T>
+__device__ HeadView<T, MemorySpace::device> matrix_rows(
+    const MatrixBatchView<T, MemorySpace::device>& matrices, std::int64_t m) {
+  HeadView<T, MemorySpace::device> rows;
+  rows.data = &matrices(m, 0, 0);
+  rows.rows = matrices.shape[1];
+  rows.dim = matrices.shape[2];
+  rows.row_stride = matrices.stride[1];
+  rows.channel_stride = matrices.stride[2];
+  return rows;
+}
 
 /// The number of columns of a tile product that wastes least on `columns` columns in all; between
 /// equals the larger. Calls `use(std::integral_constant<int, ...>)`.

@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(128, 3) gram_tiles(RowsView<const T, MemorySpa
   if (task.wanted != nullptr && task.wanted[m] == 0) return;
   const std::int64_t block = task.first + m;
   const auto head = values.head(block / task.group);
-  const std::int64_t rows = head.shape[0];
+  const std::int64_t rows = head.rows;
   const std::int64_t length = GramPlan::Splits::length(rows);
   const std::int64_t splits = rows > length ? GramPlan::Splits::count(rows) : 1;
   const bool shared_out = plan.split_blocks > 1;
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(128, 3) gram_tiles(RowsView<const T, MemorySpa
   const bool diagonal = tile.row == tile.column;
   Number* b = diagonal ? a : a + Tile::depth * Tile::side;
   const bool whole = in_whole_pieces(head);
-  const std::int64_t dim = head.shape[1];
+  const std::int64_t dim = head.dim;
   const std::int64_t first_row = tile.row * Tile::side;
   const std::int64_t first_column = tile.column * Tile::side;
   // Warps with nothing to compute, outside of the matrix or above the diagonal, only load.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kvevict/core/kv_view.hpp"
 #include "kvevict/core/selection.hpp"
+#include "kvevict/core/workspace.hpp"
 
 namespace kvevict {
 
@@ -17,6 +19,37 @@ void require_compactable(const SelectionView<S>& kept, const RowLayout<S>& layou
     require_valid(kept, layout);
   } else {
     require_counts_fit(kept, layout);
+  }
+}
+
+/// Throws when a head that is written to has a page twice. Ids in device memory are not read. Heads
+/// that share a table are checked once; a sort of the ids of each table.
+template <class R, class T>
+void require_distinct_pages(R& res, const RowsView<T, R::space>& rows) {
+  if constexpr (R::space == MemorySpace::host) {
+    if (!rows.is_paged() || rows.layout().longest() == 0) return;
+    const PageTable<>& table = rows.page_table();
+    WorkspaceScope scope(res.workspace());
+    auto* sorted = scope.template carve<std::int32_t>("compact.pages", table.stride);
+    if (res.workspace().counting()) return;
+    const std::int32_t* checked = nullptr;
+    std::int64_t checked_pages = 0;
+    for (std::int64_t h = 0; h < rows.heads(); ++h) {
+      const std::int32_t* ids = table.of(h);
+      const std::int64_t pages = rows.head(h).pages();
+      if (ids == checked && pages <= checked_pages) continue;
+      std::copy_n(ids, pages, sorted);
+      std::sort(sorted, sorted + pages);
+      const std::int32_t* twice = std::adjacent_find(sorted, sorted + pages);
+      if (twice != sorted + pages) {
+        const std::int32_t* first = std::find(ids, ids + pages, *twice);
+        const std::int32_t* second = std::find(first + 1, ids + pages, *twice);
+        require_for_head(false, page_entry(second - ids), h, *twice,
+                         "another page, since rows are written, than that of entry", first - ids);
+      }
+      checked = ids;
+      checked_pages = pages;
+    }
   }
 }
 

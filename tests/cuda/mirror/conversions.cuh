@@ -102,10 +102,44 @@ std::int64_t extent_of(const kvevict::RowsView<T>& rows, std::int64_t count) {
   return (count - 1) * rows.row_stride() + (rows.dim() - 1) * rows.channel_stride() + 1;
 }
 
+/// One pool for all heads where they lie in one as `page_layout` says, else one for each. All pages
+/// of a pool are taken to be there.
+template <class T>
+kvevict::RowsView<T, device_space> pages_on_device(Transfers& transfers,
+                                                   const kvevict::RowsView<T>& rows) {
+  using View = kvevict::RowsView<T, device_space>;
+  const kvevict::PageLayout page = rows.page_layout();
+  std::vector<T*> bases;
+  bool one_pool = true;
+  for (std::int64_t h = 0; h < rows.heads(); ++h) {
+    bases.push_back(rows.head(h).data);
+    one_pool = one_pool && bases.back() == bases[0] + h % page.heads * page.head_stride;
+  }
+  const kvevict::PageTable<>& host = rows.page_table();
+  const auto layout = on_device(transfers, rows.layout());
+  kvevict::PageTable<device_space> table{nullptr, host.tables, host.stride, host.heads_per_table,
+                                         host.pages};
+  if (host.ids != nullptr) {
+    table.ids =
+        transfers.stored(std::vector<std::int32_t>(host.ids, host.ids + host.tables * host.stride));
+  }
+  const std::int64_t others = host.pages < 1 ? 0 : (host.pages - 1) * page.stride;
+  const std::int64_t count = rows.layout().total() == 0 ? 0 : others + extent_of(rows, page.rows);
+  if (one_pool) {
+    T* const base = bases.empty() ? nullptr : bases[0];
+    const std::int64_t heads = (page.heads - 1) * page.head_stride;
+    return View::paged(transfers.array(base, count == 0 ? 0 : count + heads), page, table, layout,
+                       rows.dim());
+  }
+  for (T*& base : bases) base = transfers.array(base, count);
+  return View::paged_per_head(transfers.stored(bases), page, table, layout, rows.dim());
+}
+
 template <class T>
 kvevict::RowsView<T, device_space> on_device(Transfers& transfers,
                                              const kvevict::RowsView<T>& rows) {
   using View = kvevict::RowsView<T, device_space>;
+  if (rows.is_paged()) return pages_on_device(transfers, rows);
   const HeadPlaces<T> places(rows);
   const kvevict::RowLayout<>& layout = rows.layout();
   const auto device_layout = on_device(transfers, layout);

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "kvevict/core/config.hpp"
+#include "kvevict/core/memory_space.hpp"
+#include "kvevict/core/pages.hpp"
+#include "kvevict/core/view.hpp"
+
+namespace kvevict {
+
+/// The rows of one head, [row][dim]: `row_stride` apart, or in pages, where the rows of each page
+/// are `row_stride` apart. Code that reads rows asks for them, or for runs of them, and so need not
+/// know which. Strides are in elements.
+template <class T, MemorySpace S = MemorySpace::host>
+struct HeadView {
+  T* data = nullptr;  ///< of the first row, or of the head's first row in page 0 of the pool
+  std::int64_t rows = 0;
+  std::int64_t dim = 0;
+  std::int64_t row_stride = 0;
+  std::int64_t channel_stride = 1;
+  const std::int32_t* page_ids = nullptr;  ///< of the head's pages, in the order of the rows
+  std::int64_t page_stride = 0;            ///< 0: not in pages
+  PageRows page = {};
+
+  /// The rows of a matrix.
+  KVEVICT_HOST_DEVICE static HeadView of(const MatrixView<T, S>& matrix) {
+    HeadView head;
+    head.data = matrix.data;
+    head.rows = matrix.shape[0];
+    head.dim = matrix.shape[1];
+    head.row_stride = matrix.stride[0];
+    head.channel_stride = matrix.stride[1];
+    return head;
+  }
+
+  KVEVICT_HOST_DEVICE bool paged() const { return page_stride != 0; }
+
+  /// Elements from `data` to channel 0 of a row.
+  KVEVICT_HOST_DEVICE std::int64_t offset(std::int64_t i) const {
+    if (!paged()) return i * row_stride;
+    const std::int32_t p = page.page_of(i);
+    const std::int32_t in_page = static_cast<std::int32_t>(i) - p * page.rows();
+    return page_ids[p] * page_stride + in_page * row_stride;
+  }
+
+  /// Channel 0 of a row.
+  KVEVICT_HOST_DEVICE T* row(std::int64_t i) const { return data + offset(i); }
+
+  KVEVICT_HOST_DEVICE T& operator()(std::int64_t i, std::int64_t channel) const {
+    return row(i)[channel * channel_stride];
+  }
+
+  /// Pages that hold rows; 0 if not in pages.
+  KVEVICT_HOST_DEVICE std::int64_t pages() const {
+    return !paged() || rows == 0 ? 0 : std::int64_t{page.page_of(rows - 1)} + 1;
+  }
+
+  /// How many of the `count` rows from `first` on lie `row_stride` apart: all, or those of a page.
+  KVEVICT_HOST_DEVICE std::int64_t run(std::int64_t first, std::int64_t count) const {
+    if (!paged()) return count;
+    const std::int64_t left = (std::int64_t{page.page_of(first)} + 1) * page.rows() - first;
+    return left < count ? left : count;
+  }
+};
+
+}  // namespace kvevict
