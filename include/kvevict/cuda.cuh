@@ -27,6 +27,7 @@
 #include "kvevict/cuda/query_logits.cuh"
 #include "kvevict/cuda/query_moments.cuh"
 #include "kvevict/cuda/query_stats.cuh"
+#include "kvevict/cuda/rerotate_keys.cuh"
 #include "kvevict/cuda/resources.cuh"
 #include "kvevict/cuda/row_norms.cuh"
 #include "kvevict/cuda/row_weighting.cuh"

@@ -26,6 +26,7 @@
 #include "kvevict/cpu/query_moments.hpp"
 #include "kvevict/cpu/query_stats.hpp"
 #include "kvevict/cpu/refit.hpp"
+#include "kvevict/cpu/rerotate_keys.hpp"
 #include "kvevict/cpu/resources.hpp"
 #include "kvevict/cpu/row_norms.hpp"
 #include "kvevict/cpu/row_weighting.hpp"

@@ -2,6 +2,7 @@
 #include "cuda/mirror/mirror_device.cuh"
 #include "cuda/mirror/mirror_ops.hpp"
 #include "kvevict/cuda/gather.cuh"
+#include "kvevict/cuda/rerotate_keys.cuh"
 
 namespace kvevict_test {
 
@@ -18,10 +19,18 @@ void compact_rows_impl(MirrorResources& res, SelectionView<> selection, const Ro
   KVEVICT_MIRROR(compact_rows, selection, rows);
 }
 
+template <class T>
+void rerotate_keys_impl(MirrorResources& res, const RowsView<T>& keys, const Positions<>& from,
+                        const Positions<>& to, const Rope& rope) {
+  KVEVICT_MIRROR(rerotate_keys, keys, OfRows(from, keys.layout()), OfRows(to, keys.layout()), rope);
+}
+
 #define KVEVICT_MIRROR_OPS(T)                                                                 \
   template void gather_rows_impl(MirrorResources&, SelectionView<>, const RowsView<const T>&, \
                                  const RowsView<T>&);                                         \
-  template void compact_rows_impl(MirrorResources&, SelectionView<>, const RowsView<T>&);
+  template void compact_rows_impl(MirrorResources&, SelectionView<>, const RowsView<T>&);     \
+  template void rerotate_keys_impl(MirrorResources&, const RowsView<T>&, const Positions<>&,  \
+                                   const Positions<>&, const Rope&);
 
 KVEVICT_MIRROR_OPS(float)
 KVEVICT_MIRROR_OPS(kvevict::half)

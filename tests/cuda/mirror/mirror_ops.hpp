@@ -15,6 +15,7 @@
 #include "kvevict/ops/pooling.hpp"
 #include "kvevict/ops/query_logits.hpp"
 #include "kvevict/ops/query_moments.hpp"
+#include "kvevict/ops/rerotate_keys.hpp"
 #include "kvevict/ops/row_weighting.hpp"
 #include "kvevict/ops/running_mass.hpp"
 #include "kvevict/ops/score_order.hpp"
@@ -127,6 +128,10 @@ void gather_rows_impl(MirrorResources& res, kvevict::SelectionView<> selection,
 template <class T>
 void compact_rows_impl(MirrorResources& res, kvevict::SelectionView<> selection,
                        const kvevict::RowsView<T>& rows);
+template <class T>
+void rerotate_keys_impl(MirrorResources& res, const kvevict::RowsView<T>& keys,
+                        const kvevict::Positions<>& from, const kvevict::Positions<>& to,
+                        const kvevict::Rope& rope);
 void gather_positions_impl(MirrorResources& res, kvevict::SelectionView<> selection,
                            const kvevict::Positions<>& from,
                            const kvevict::RowLayout<>& from_layout,

@@ -39,6 +39,8 @@ void evict_with_any(kvevict::CudaResources& res, const Inputs<T>& in) {
   }
   kvevict::compact_into(res, kept, in.cache, in.smaller);
   kvevict::compact(res, kept, in.cache);
+  kvevict::rerotate_keys(res, in.cache.keys(), kvevict::Positions<device>(),
+                         kvevict::Positions<device>::consecutive(1), kvevict::Rope{});
   kept.download(res.stream());
 }
 
