@@ -16,8 +16,8 @@ namespace kvevict {
 /// they are `first + kept index`. In place: a destination never passes its source. One read and one
 /// write of the rows that move; nothing is allocated.
 ///
-/// A paged cache keeps its page tables. Pages that other sequences read too, such as those of a
-/// common prefix, are the caller's to copy first.
+/// A paged cache keeps its page tables; `freed_pages` tells which pages hold no row any more. Pages
+/// that other sequences read too, such as those of a common prefix, are the caller's to copy first.
 ///
 /// Throws invalid_argument for a selection of another cache or, on the host, for a head that has a
 /// page twice, and unsupported for positions that several heads share; cache and positions are

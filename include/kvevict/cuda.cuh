@@ -38,6 +38,7 @@
 #include "kvevict/cuda/shared_scores.cuh"
 #include "kvevict/cuda/softmax.cuh"
 #include "kvevict/evict.hpp"
+#include "kvevict/freed_pages.hpp"
 #include "kvevict/output_projection.hpp"
 #include "kvevict/policies/all.hpp"
 #include "kvevict/probes.hpp"
