@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kvevict/ops/capacity.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <vector>
@@ -196,4 +197,32 @@ TEST_CASE("capacity refuses what does not fit", "[ops][capacity]") {
           "output_projection.heads is 3, must be equal to 2");
   REQUIRE(problem(roots, roots, roots.layout, Transforms(2, 5, 1).view(), fine) ==
           "output_projection.dim is 5, must be equal to the dimension of the rows, 4");
+}
+
+TEST_CASE("many small rows count beside one that outweighs them", "[ops][capacity]") {
+  // The sink of attention: each of the others, which are alike, adds less to a sum than half a unit
+  // in the last place of what is there; together they are far above the noise.
+  for (const std::int64_t dim : {64, 128, 192}) {
+    RowsCase<float> rows(RowsForm::head_first, {256}, dim, 7);
+    const std::vector<float> common = random_values(Shape::normal, dim, 8);
+    const std::vector<float> draws = random_values(Shape::normal, 256 * dim, 9);
+    rows.fill([&](std::int64_t) {
+      std::vector<float> values = draws;
+      for (std::size_t i = static_cast<std::size_t>(dim); i < values.size(); ++i) {
+        values[i] = common[i % static_cast<std::size_t>(dim)] + 0.1f * values[i];
+      }
+      return values;
+    });
+    Roots roots(rows.layout(), 1, 4);
+    std::fill(roots.data.begin(), roots.data.end(), 1.5e-4f);
+    roots.data[0] = 1.0f;
+    for (const double noise : {0.01, 0.1}) {
+      INFO("dim " << dim << ", noise " << noise);
+      const std::vector<double> want =
+          expected_leverages(rows, roots, roots, nullptr, Noise::relative(noise));
+      // Scores are small: only the promised relative error counts.
+      require_close(leverages(rows, roots, roots, nullptr, Noise::relative(noise), Way::at_once),
+                    want, Tolerance{1e-4, 1e-12});
+    }
+  }
 }

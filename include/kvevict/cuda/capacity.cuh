@@ -48,14 +48,15 @@ MatrixBatchView<T, MemorySpace::device> matrices_from(
 /// Matrices whose factors are held at once by `capacity_scores`: enough to fill any device.
 inline constexpr std::int64_t capacity_batch = 512;
 
-/// The smallest relative noise for which fp32 products hold the promised 1e-4; see GramTile. Noise
-/// that is absolute or that a transform stands before may be anything against the Gram matrix.
-inline constexpr double least_noise_of_fast_grams = 0.01;
+/// The largest condition number, dim / noise, for which fp32 products hold the promised 1e-4; see
+/// GramTile. Noise that is absolute or that a transform stands before may be anything against the
+/// Gram matrix.
+inline constexpr double largest_condition_of_fast_grams = 1e-4 * 0x1p24;
 
 inline bool fast_grams_hold(const MatrixBatchView<const float, MemorySpace::device>& transforms,
-                            const Noise& noise) {
+                            const Noise& noise, std::int64_t dim) {
   return transforms.empty() && noise.kind == Noise::Kind::relative &&
-         noise.value >= least_noise_of_fast_grams;
+         static_cast<double>(dim) <= noise.value * largest_condition_of_fast_grams;
 }
 
 /// Scratch memory of the steps behind a Gram matrix.
@@ -189,7 +190,7 @@ void capacity_scores_impl(Resources& res, const RowsView<T, MemorySpace::device>
     grams.group = group;
     grams.first = first;
     grams.largest = largest + first;
-    if (detail::fast_grams_hold(transforms, noise)) {
+    if (detail::fast_grams_hold(transforms, noise, dim)) {
       enqueue_fast_grams<Element>(res, values, grams, plan_of(count), partials, marks);
     } else {
       enqueue_grams<double, Element>(res, values, grams, plan_of(count), partials);

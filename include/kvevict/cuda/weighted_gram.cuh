@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(128, 3) gram_tiles(RowsView<const T, MemorySpa
   const std::int64_t end_split = shared_out ? first_split + 1 : splits;
 
   KVEVICT_SHARED(double2, shared, [Tile::shared_bytes / 16]);
-  KVEVICT_SHARED(Number, weights, [Tile::carry_rows]);
+  KVEVICT_SHARED(Number, weights, [Tile::weight_rows]);
   Number* a = reinterpret_cast<Number*>(shared);
   const bool diagonal = tile.row == tile.column;
   Number* b = diagonal ? a : a + Tile::depth * Tile::side;
@@ -162,17 +162,16 @@ __global__ void __launch_bounds__(128, 3) gram_tiles(RowsView<const T, MemorySpa
     const std::int64_t end = (split + 1) * length < rows ? (split + 1) * length : rows;
     Tile product;
     product.clear();
-    for (std::int64_t row = split * length; row < end; row += Tile::carry_rows) {
+    for (std::int64_t row = split * length; row < end; row += Tile::weight_rows) {
       weights[thread] =
           row + thread < end ? root_in_unit<Number>(roots[row + thread], largest) : Number{0};
-      for (int k = 0; k < Tile::carry_rows && row + k < end; k += Tile::depth) {
+      for (int k = 0; k < Tile::weight_rows && row + k < end; k += Tile::depth) {
         __syncthreads();
         Tile::stage(head, whole, row + k, end, first_row, weights + k, a);
         if (!diagonal) Tile::stage(head, whole, row + k, end, first_column, weights + k, b);
         __syncthreads();
         if (!idle) product.add(a, b);
       }
-      product.carry();
       __syncthreads();  // the weights have been used
     }
     const SplitResult result{task,
