@@ -17,6 +17,7 @@ namespace kvevict {
 ///   resize(res, count)        keeps the contents; new elements have no particular value
 ///   fill_zero(res)            all elements
 ///   assign(res, from, count)  resizes to a copy of a small array in host memory
+///   download(res)             a copy in host memory; waits for a device
 ///   data(), size()
 ///
 /// An array in host memory can be copied. One in device memory can only be moved, and belongs to
@@ -45,6 +46,9 @@ class Array<T, MemorySpace::host> {
   requires(R::space == MemorySpace::host) void assign(R&, const T* from, std::int64_t count) {
     values_.assign(from, from + count);
   }
+  template <class R>
+  requires(R::space == MemorySpace::host) std::vector<T> download(R&)
+  const { return values_; }
 
  private:
   std::vector<T> values_;

@@ -17,15 +17,17 @@ class LayoutStorage {
   template <class R>
   void assign(R& res, const RowLayout<S>& layout) {
     const RowLayout<> host = layout.host();
-    offsets_.assign(1, 0);
-    uniform_ = true;
-    for (std::int64_t h = 0; h < host.heads(); ++h) {
-      offsets_.push_back(offsets_.back() + host.rows(h));
-      uniform_ = uniform_ && host.rows(h) == host.rows(0);
-    }
-    if constexpr (S == MemorySpace::device) {
-      if (!uniform_) device_offsets_.assign(res, offsets_.data(), heads() + 1);
-    }
+    clear();
+    for (std::int64_t h = 0; h < host.heads(); ++h) append(host.rows(h));
+    upload(res);
+  }
+
+  /// The row counts between ascending offsets in host memory, [heads + 1]. O(heads).
+  template <class R>
+  void assign(R& res, const std::int64_t* offsets, std::int64_t heads) {
+    clear();
+    for (std::int64_t h = 0; h < heads; ++h) append(offsets[h + 1] - offsets[h]);
+    upload(res);
   }
 
   /// Refers to this object until the next `assign`. O(heads).
@@ -45,6 +47,18 @@ class LayoutStorage {
 
  private:
   std::int64_t heads() const { return static_cast<std::int64_t>(offsets_.size()) - 1; }
+
+  void append(std::int64_t rows) {
+    offsets_.push_back(offsets_.back() + rows);
+    uniform_ = uniform_ && rows == offsets_[1];
+  }
+
+  template <class R>
+  void upload(R& res) {
+    if constexpr (S == MemorySpace::device) {
+      if (!uniform_) device_offsets_.assign(res, offsets_.data(), heads() + 1);
+    }
+  }
 
   std::vector<std::int64_t> offsets_ = {0};
   Array<std::int64_t, S> device_offsets_;  // unused on the host

@@ -73,6 +73,13 @@ class QueriesView {
     return static_cast<const bfloat16*>(first)[channel];
   }
 
+  /// The first `count` queries of every head.
+  KVEVICT_HOST_DEVICE QueriesView first(std::int64_t count) const {
+    QueriesView view = *this;
+    view.count_ = count;
+    return view;
+  }
+
   /// The last `count` queries of every head.
   KVEVICT_HOST_DEVICE QueriesView last(std::int64_t count) const {
     QueriesView view = *this;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <vector>
 
 #include "kvevict/core/array.hpp"
 #include "kvevict/cuda/resources.cuh"
@@ -38,6 +39,20 @@ class Array<T, MemorySpace::device> {
   requires(R::space == MemorySpace::device) void assign(R& res, const T* from, std::int64_t count) {
     resize(res, count);
     cuda::upload(res.stream(), from, count, values_.data());
+  }
+  /// Waits for the stream.
+  template <class R>
+  requires(R::space == MemorySpace::device) std::vector<T> download(R& res)
+  const {
+    std::vector<T> values(static_cast<std::size_t>(size()));
+    if (size() > 0) {
+      cuda::require_success(
+          cudaMemcpyAsync(values.data(), values_.data(), values.size() * sizeof(T),
+                          cudaMemcpyDeviceToHost, res.stream()),
+          "cudaMemcpyAsync");
+    }
+    res.wait();
+    return values;
   }
 
  private:
