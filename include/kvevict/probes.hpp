@@ -36,10 +36,11 @@ struct FutureProbesOptions {
 /// Positions are 32-bit.
 inline constexpr std::int64_t max_position = INT32_MAX;
 
-/// Draws a plan for a context of `queries` queries. Content comes from the context, position from
-/// the future. Contexts shorter than `last` + skip_first give fewer probes; deterministic for a
-/// seed.
-inline ProbePlan plan_future_probes(std::int64_t queries, const FutureProbesOptions& options) {
+/// Draws a plan for a context of `queries` queries into `plan`, whose memory is used again. Content
+/// comes from the context, position from the future. Contexts shorter than `last` + skip_first give
+/// fewer probes; deterministic for a seed.
+inline void plan_future_probes(std::int64_t queries, const FutureProbesOptions& options,
+                               ProbePlan& plan) {
   require(options.next_position >= 0, "next_position", options.next_position, "given and >=", 0);
   require(options.last >= 0, "last", options.last, ">=", 0);
   require(options.sampled >= 0, "sampled", options.sampled, ">=", 0);
@@ -51,29 +52,31 @@ inline ProbePlan plan_future_probes(std::int64_t queries, const FutureProbesOpti
           "next_position", options.next_position, "at most 2^31 - 1 with the probes behind it");
   const std::int64_t drawable = queries - options.skip_first;
   const std::int64_t last = std::min(options.last, drawable);
-  struct Probe {
-    std::int64_t position;
-    std::int64_t row;
-  };
-  std::vector<Probe> probes;
+  plan.rows.clear();
+  plan.positions.clear();
   for (std::int64_t i = 0; i < last; ++i) {
-    probes.push_back({options.next_position + i, queries - last + i});
+    plan.rows.push_back(static_cast<std::int32_t>(queries - last + i));
+    plan.positions.push_back(static_cast<std::int32_t>(options.next_position + i));
   }
   const auto below = [&](std::int64_t bound, std::uint64_t stream, std::int64_t i) {
     const std::uint64_t bits = random_bits(options.seed, stream, static_cast<std::uint64_t>(i));
     return static_cast<std::int64_t>(bits % static_cast<std::uint64_t>(bound));
   };
   for (std::int64_t i = 0; i < options.sampled; ++i) {
-    probes.push_back({options.next_position + below(options.future, 1, i),
-                      options.skip_first + below(drawable, 0, i)});
+    const auto position =
+        static_cast<std::int32_t>(options.next_position + below(options.future, 1, i));
+    const auto row = static_cast<std::int32_t>(options.skip_first + below(drawable, 0, i));
+    // Behind those at the same position that came before it.
+    const auto at = std::upper_bound(plan.positions.begin(), plan.positions.end(), position);
+    plan.rows.insert(plan.rows.begin() + (at - plan.positions.begin()), row);
+    plan.positions.insert(at, position);
   }
-  std::stable_sort(probes.begin(), probes.end(),
-                   [](const Probe& a, const Probe& b) { return a.position < b.position; });
+}
+
+/// The same, returned.
+inline ProbePlan plan_future_probes(std::int64_t queries, const FutureProbesOptions& options) {
   ProbePlan plan;
-  for (const Probe& probe : probes) {
-    plan.rows.push_back(static_cast<std::int32_t>(probe.row));
-    plan.positions.push_back(static_cast<std::int32_t>(probe.position));
-  }
+  plan_future_probes(queries, options, plan);
   return plan;
 }
 
@@ -87,9 +90,18 @@ class BasicProbes {
   requires(R::space == S) BasicProbes(R& res, std::int64_t heads, std::int64_t dim,
                                       std::span<const std::int32_t> positions)
       : heads_(heads), dim_(dim) {
-    positions_.assign(res, positions.data(), static_cast<std::int64_t>(positions.size()));
-    queries_.resize(res, heads * dim * count());
+    reshape(res, positions);
   }
+
+  /// Room for probes at other positions; memory is used again.
+  template <class R>
+  requires(R::space == S) void reshape(R& res, std::span<const std::int32_t> positions) {
+    positions_.assign(res, positions.data(), static_cast<std::int64_t>(positions.size()));
+    queries_.resize(res, heads_ * dim_ * count());
+  }
+
+  std::int64_t heads() const { return heads_; }
+  std::int64_t dim() const { return dim_; }
 
   std::int64_t count() const { return positions_.size(); }
   MatrixBatchView<float, S> queries() {
@@ -110,20 +122,31 @@ class BasicProbes {
 
 using Probes = BasicProbes<>;
 
-/// Rotates the planned pre-RoPE queries to their positions. Throws invalid_argument for a row
-/// outside the queries.
+/// Rotates the planned pre-RoPE queries to their positions, into `probes` of the same heads and
+/// dim. Throws invalid_argument for a row outside the queries.
 template <class R>
-BasicProbes<R::space> rotate_probes(R& res, const QueriesView<R::space>& pre_rope, const Rope& rope,
-                                    const ProbePlan& plan) {
+void rotate_probes_into(R& res, const QueriesView<R::space>& pre_rope, const Rope& rope,
+                        const ProbePlan& plan, BasicProbes<R::space>& probes) {
   require(plan.rows.size() == plan.positions.size(), "plan.rows.size", plan.rows.size(),
           "equal to plan.positions.size,", plan.positions.size());
   for (std::int32_t row : plan.rows) {
     require(row >= 0 && row < pre_rope.count(), "plan.rows", row,
             "in [0, queries.count), count =", pre_rope.count());
   }
-  BasicProbes<R::space> probes(res, pre_rope.heads(), pre_rope.dim(), plan.positions);
+  require(probes.heads() == pre_rope.heads(), "probes.heads", probes.heads(), "equal to",
+          pre_rope.heads());
+  require(probes.dim() == pre_rope.dim(), "probes.dim", probes.dim(), "equal to", pre_rope.dim());
+  probes.reshape(res, plan.positions);
   rotate_queries(res, pre_rope, plan.rows.data(), plan.positions.data(), probes.count(), rope,
                  probes.queries());
+}
+
+/// The same, returned.
+template <class R>
+BasicProbes<R::space> rotate_probes(R& res, const QueriesView<R::space>& pre_rope, const Rope& rope,
+                                    const ProbePlan& plan) {
+  BasicProbes<R::space> probes(res, pre_rope.heads(), pre_rope.dim(), {});
+  rotate_probes_into(res, pre_rope, rope, plan, probes);
   return probes;
 }
 

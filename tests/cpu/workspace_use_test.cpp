@@ -156,7 +156,8 @@ struct AllOps {
         {"accumulate_query_moments",
          [this](R& r) {
            accumulate_query_moments(r, kvevict::QueriesView<>::packed(numbers.data(), 2, 150, dim),
-                                    0, kvevict::Rope{}, kvevict::Covariance::full, 0, moments(0));
+                                    0, kvevict::Rope{}, kvevict::Covariance::full, 0.0, 1.0,
+                                    moments(0));
          }},
         {"merge_query_moments",
          [this](R& r) {

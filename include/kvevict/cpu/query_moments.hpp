@@ -33,7 +33,7 @@ inline void add_second_moments(const Rope& rope, Covariance covariance,
 
 inline void accumulate_query_moments_impl(Resources& res, const QueriesView<>& queries,
                                           std::int64_t first, const Rope& rope,
-                                          Covariance covariance, std::int64_t count,
+                                          Covariance covariance, double weight, double kept_share,
                                           const QueryMoments<>& moments) {
   const std::int64_t dim = queries.dim();
   const std::int64_t tile = tile_size(dim);
@@ -44,7 +44,10 @@ inline void accumulate_query_moments_impl(Resources& res, const QueriesView<>& q
   if (res.workspace().counting()) return;
   res.parallel_for(queries.heads(), [&](std::int64_t q, int worker) {
     VectorMap<double> distance(means + worker * dim, dim);
-    double seen = static_cast<double>(count);
+    if (kept_share != 1.0) {
+      VectorMap<double>(&moments.second(q, 0), moments.second.shape[1]) *= kept_share;
+    }
+    double seen = weight;
     for (std::int64_t start = first; start < queries.count(); start += tile_rows) {
       const std::int64_t n = std::min(tile_rows, queries.count() - start);
       float* block = floats + worker * tile;

@@ -51,7 +51,7 @@ inline void rotate_variances(const Rope& rope, const MeanRotation& rotation, std
 
 inline void finish_query_stats_impl(Resources& res,
                                     const QueryMoments<MemorySpace::host, const double>& moments,
-                                    std::int64_t count, const Rope& rope,
+                                    double total_weight, const Rope& rope,
                                     const MeanRotation& rotation, Covariance covariance,
                                     MatrixView<float> mean, MatrixView<float> second) {
   const std::int64_t dim = moments.mean.shape[1];
@@ -59,7 +59,7 @@ inline void finish_query_stats_impl(Resources& res,
   WorkspaceScope scope(res.workspace());
   double* works = scope.carve<double>("query_stats.work", res.threads() * work_size);
   if (res.workspace().counting()) return;
-  const double weight = 1.0 / static_cast<double>(count);
+  const double weight = 1.0 / total_weight;
   res.parallel_for(moments.mean.shape[0], [&](std::int64_t q, int worker) {
     double* work = works + worker * work_size;
     for (std::int64_t c = 0; c < dim; ++c) work[c] = moments.mean(q, c);

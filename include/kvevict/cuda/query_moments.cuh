@@ -54,6 +54,13 @@ struct MomentParts {
   RowParts rows;
 };
 
+/// The weight of the queries that the moments hold, and the share of their sums of squares that
+/// remains.
+struct HeldWeight {
+  double weight;
+  double kept_share;
+};
+
 inline constexpr int slot_threads = 64;
 inline constexpr int slot_tile = 8;  // queries that a thread holds at a time
 
@@ -162,7 +169,7 @@ struct MomentEntry {
 /// Takes the parts in, one after the other: a thread follows one entry and the means it is about.
 /// The means themselves are still those from before.
 static __global__ void __launch_bounds__(256)
-    merge_second_moments(MomentParts parts, std::int64_t count, std::int64_t first_head,
+    merge_second_moments(MomentParts parts, HeldWeight held, std::int64_t first_head,
                          ChannelSlots slots, bool full, std::int64_t entries,
                          DeviceMoments moments) {
   const std::int64_t tiles = tiles_of(entries, 256);
@@ -174,8 +181,8 @@ static __global__ void __launch_bounds__(256)
   const std::int64_t head = first_head + job;
   double mean_r = moments.mean(head, at.row);
   double mean_c = moments.mean(head, at.column);
-  double sum = moments.second(head, entry);
-  double seen = static_cast<double>(count);
+  double sum = held.kept_share * moments.second(head, entry);
+  double seen = held.weight;
   for (std::int64_t p = 0; p < parts.rows.count; ++p) {
     const std::int64_t from = job * parts.rows.count + p;
     const auto added = static_cast<double>(parts.rows.size(p));
@@ -191,15 +198,14 @@ static __global__ void __launch_bounds__(256)
 }
 
 static __global__ void __launch_bounds__(128)
-    merge_means(MomentParts parts, std::int64_t count, std::int64_t first_head,
-                DeviceMoments moments) {
+    merge_means(MomentParts parts, double weight, std::int64_t first_head, DeviceMoments moments) {
   const std::int64_t dim = moments.mean.shape[1];
   const std::int64_t tiles = tiles_of(dim, 128);
   const std::int64_t channel = blockIdx.x % tiles * 128 + threadIdx.x;
   if (channel >= dim) return;
   const std::int64_t job = blockIdx.x / tiles;
   double mean = moments.mean(first_head + job, channel);
-  double seen = static_cast<double>(count);
+  double seen = weight;
   for (std::int64_t p = 0; p < parts.rows.count; ++p) {
     const auto added = static_cast<double>(parts.rows.size(p));
     mean +=
@@ -210,16 +216,16 @@ static __global__ void __launch_bounds__(128)
 }
 
 /// Merges the parts of `heads` heads from `first_head` on.
-inline void merge_parts(Resources& res, const MomentParts& parts, std::int64_t count,
+inline void merge_parts(Resources& res, const MomentParts& parts, const HeldWeight& held,
                         std::int64_t first_head, std::int64_t heads, const ChannelSlots& slots,
                         Covariance covariance, const DeviceMoments& moments) {
   const std::int64_t entries = moments.second.shape[1];
   if (covariance != Covariance::none) {
     launch(res, "merge_second_moments", merge_second_moments, heads * tiles_of(entries, 256), 256,
-           0, parts, count, first_head, slots, covariance == Covariance::full, entries, moments);
+           0, parts, held, first_head, slots, covariance == Covariance::full, entries, moments);
   }
-  launch(res, "merge_means", merge_means, heads * tiles_of(slots.dim, 128), 128, 0, parts, count,
-         first_head, moments);
+  launch(res, "merge_means", merge_means, heads * tiles_of(slots.dim, 128), 128, 0, parts,
+         held.weight, first_head, moments);
 }
 
 /// Doubles for moments of parts: heads are worked on in groups that fit.
@@ -271,7 +277,7 @@ __global__ void __launch_bounds__(turn_threads)
 inline void accumulate_query_moments_impl(Resources& res,
                                           const QueriesView<MemorySpace::device>& queries,
                                           std::int64_t first, const Rope& rope,
-                                          Covariance covariance, std::int64_t count,
+                                          Covariance covariance, double weight, double kept_share,
                                           const QueryMoments<MemorySpace::device>& moments) {
   const std::int64_t dim = queries.dim();
   const std::int64_t rows = queries.count() - first;
@@ -306,7 +312,7 @@ inline void accumulate_query_moments_impl(Resources& res,
     detail::merge_parts(res,
                         {View::packed(means, heads * parts.count, dim),
                          View::packed(seconds, heads * parts.count, entries), parts},
-                        count, head, heads, slots, covariance, moments);
+                        {weight, kept_share}, head, heads, slots, covariance, moments);
   }
 }
 
@@ -317,8 +323,9 @@ inline void merge_query_moments_impl(Resources& res,
                                      const QueryMoments<MemorySpace::device>& moments) {
   if (res.workspace().counting()) return;
   const ChannelSlots slots(rope, moments.mean.shape[1]);
-  detail::merge_parts(res, {other.mean, other.second, RowParts(other_count)}, count, 0,
-                      moments.mean.shape[0], slots, covariance, moments);
+  detail::merge_parts(res, {other.mean, other.second, RowParts(other_count)},
+                      {static_cast<double>(count), 1.0}, 0, moments.mean.shape[0], slots,
+                      covariance, moments);
 }
 
 /// Angles, sines and cosines in double. Does not wait.

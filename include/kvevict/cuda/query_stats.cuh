@@ -111,7 +111,7 @@ static __global__ void __launch_bounds__(128)
 /// Does not wait.
 inline void finish_query_stats_impl(Resources& res,
                                     const QueryMoments<MemorySpace::device, const double>& moments,
-                                    std::int64_t count, const Rope& rope,
+                                    double total_weight, const Rope& rope,
                                     const MeanRotation& rotation, Covariance covariance,
                                     MatrixView<float, MemorySpace::device> mean,
                                     MatrixView<float, MemorySpace::device> second) {
@@ -123,7 +123,7 @@ inline void finish_query_stats_impl(Resources& res,
   if (res.workspace().counting()) return;
   upload(res.stream(), rotation.cosine.data(), slots.pairs, cosines);
   upload(res.stream(), rotation.sine.data(), slots.pairs, sines);
-  const double weight = 1.0 / static_cast<double>(count);
+  const double weight = 1.0 / total_weight;
   launch(res, "finish_slots", detail::finish_slots, tiles_of(heads * slots.count(), 128), 128, 0,
          moments, weight, slots, cosines, sines, covariance == Covariance::diagonal, mean, second);
   if (covariance == Covariance::full) {

@@ -24,12 +24,15 @@ struct MeanRotation {
   std::vector<double> sine;    ///< [rotary_dim / 2]
 };
 
-/// Averages the rotations of the span, attention factor included. O(future * rotary_dim).
-inline MeanRotation mean_rotation(const Rope& rope, std::int64_t dim, const FutureSpan& span) {
+/// Averages the rotations of the span, attention factor included, into `rotation`, whose memory is
+/// used again. O(future * rotary_dim).
+inline void mean_rotation(const Rope& rope, std::int64_t dim, const FutureSpan& span,
+                          MeanRotation& rotation) {
   require_valid(rope, dim);
   require(span.next_position >= 0, "next_position", span.next_position, "given and >=", 0);
   require(span.future >= 1, "future", span.future, ">=", 1);
-  MeanRotation rotation;
+  rotation.cosine.clear();
+  rotation.sine.clear();
   for (std::int64_t pair = 0; pair < rope.rotated(dim) / 2; ++pair) {
     const double frequency = rope.frequency(pair, dim);
     double cosine = 0.0;
@@ -42,6 +45,12 @@ inline MeanRotation mean_rotation(const Rope& rope, std::int64_t dim, const Futu
     rotation.cosine.push_back(cosine * weight);
     rotation.sine.push_back(sine * weight);
   }
+}
+
+/// The same, returned.
+inline MeanRotation mean_rotation(const Rope& rope, std::int64_t dim, const FutureSpan& span) {
+  MeanRotation rotation;
+  mean_rotation(rope, dim, span, rotation);
   return rotation;
 }
 

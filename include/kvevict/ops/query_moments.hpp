@@ -25,20 +25,24 @@ struct QueryMoments {
   MatrixView<T, S> second;  ///< [query_head][moment_size]: sums of squares about the mean
 };
 
-/// Merges the queries of each head from `first` on into `moments`, which hold `count` queries so
-/// far: the pairwise update of mean and sum of squares (Chan, Golub, LeVeque 1979), tile by tile in
-/// double. Needs no second pass, so chunked and whole agree to rounding. Cost per query: dim for a
-/// diagonal, dim^2 for a full covariance.
+/// Merges the queries of each head from `first` on into `moments`, which hold queries of a total
+/// weight of `weight` (their number, if they count alike) so far, of which `kept_share` remains
+/// (sums of squares are multiplied by it, `weight` is what remains): the pairwise update of mean
+/// and sum of squares (Chan, Golub, LeVeque 1979), tile by tile in double. Needs no second pass, so
+/// chunked and whole agree to rounding. Cost per query: dim for a diagonal, dim^2 for a full
+/// covariance.
 template <class R>
 void accumulate_query_moments(R& res, const QueriesView<R::space>& queries, std::int64_t first,
-                              const Rope& rope, Covariance covariance, std::int64_t count,
-                              const QueryMoments<R::space>& moments) {
+                              const Rope& rope, Covariance covariance, double weight,
+                              double kept_share, const QueryMoments<R::space>& moments) {
   require(first >= 0 && first <= queries.count(), "first", first,
           "in [0, queries.count], count =", queries.count());
   detail::require_dim(queries.dim(), moments.mean.shape[1], "queries.dim");
   require(queries.heads() == moments.mean.shape[0], "queries.heads", queries.heads(), "equal to",
           moments.mean.shape[0]);
-  accumulate_query_moments_impl(res, queries, first, rope, covariance, count, moments);
+  require(weight >= 0.0, "weight", weight, ">=", 0);
+  require(kept_share > 0.0 && kept_share <= 1.0, "kept_share", kept_share, "in (0, 1]");
+  accumulate_query_moments_impl(res, queries, first, rope, covariance, weight, kept_share, moments);
 }
 
 /// Merges the moments of `other_count` more queries into `moments`, which hold `count`, by the same

@@ -2,14 +2,17 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "kvevict/core/array.hpp"
 #include "kvevict/core/concepts.hpp"
 #include "kvevict/core/layout_storage.hpp"
+#include "kvevict/core/state_blob.hpp"
 #include "kvevict/ops/attention_statistic.hpp"
 #include "kvevict/ops/gather.hpp"
 #include "kvevict/ops/group_reduction.hpp"
@@ -143,6 +146,56 @@ class H2O::BasicState {
 
   /// Forgets everything: for a new sequence.
   void reset() { now_.layout.clear(); }
+
+  /// A blob (core/state_blob.hpp) that `restore` reads, there or elsewhere. Waits for a device.
+  template <class R>
+  requires(R::space == S) std::vector<std::byte> save(R& res)
+  const {
+    StateWriter writer("H2O");
+    write(res, writer);
+    return writer.finish();
+  }
+  /// Takes the place of the mass. Throws invalid_argument for a blob that is damaged or of another
+  /// accumulation, unsupported for another version; nothing is changed then.
+  template <class R>
+  requires(R::space == S) void restore(R& res, std::span<const std::byte> blob) {
+    StateReader reader(blob, "H2O");
+    BasicState other(policy_);
+    other.read(res, reader);
+    reader.finish();
+    *this = std::move(other);
+  }
+
+  /// The same as part of a larger blob. `read` leaves an object that it fails for in no particular
+  /// state.
+  template <class R>
+  requires(R::space == S) void write(R& res, StateWriter& to) const {
+    to.text(format_parameter(policy_.accumulation));
+    to.number(policy_.decay);
+    const RowLayout<> rows = now_.layout.view().host();
+    to.integer(rows.heads());
+    for (std::int64_t h = 0; h < rows.heads(); ++h) to.integer(rows.rows(h));
+    if (rows.total() == 0) return;
+    to.array(now_.mass.download(res).data(), rows.total());
+    to.array(now_.seen.download(res).data(), rows.total());
+    to.array(now_.value.download(res).data(), rows.total());
+  }
+  template <class R>
+  requires(R::space == S) void read(R& res, StateReader& from) {
+    from.expect("H2O.accumulation", format_parameter(policy_.accumulation));
+    from.expect("H2O.decay", policy_.decay);
+    std::vector<std::int64_t> offsets = {0};
+    for (std::int64_t left = from.integer("H2O.heads", 0, INT32_MAX); left > 0; --left) {
+      offsets.push_back(offsets.back() + from.integer("H2O.rows", 0, max_rows_per_head));
+    }
+    const std::int64_t total = offsets.back();
+    const auto heads = static_cast<std::int64_t>(offsets.size()) - 1;
+    now_.layout.assign(res, offsets.data(), heads);
+    if (total == 0) return;
+    now_.mass.assign(res, from.array<double>("H2O.mass.size", total).data(), total);
+    now_.seen.assign(res, from.array<std::int64_t>("H2O.seen.size", total).data(), total);
+    now_.value.assign(res, from.array<float>("H2O.value.size", total).data(), total);
+  }
 
  private:
   struct Rows {

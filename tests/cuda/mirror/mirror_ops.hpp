@@ -141,13 +141,13 @@ void gather_positions_impl(MirrorResources& res, kvevict::SelectionView<> select
 // Queries and attention mass.
 void accumulate_query_moments_impl(MirrorResources& res, const kvevict::QueriesView<>& queries,
                                    std::int64_t first, const kvevict::Rope& rope,
-                                   kvevict::Covariance covariance, std::int64_t count,
+                                   kvevict::Covariance covariance, double weight, double kept_share,
                                    const kvevict::QueryMoments<>& moments);
 void merge_query_moments_impl(MirrorResources& res, const HostMoments& other,
                               std::int64_t other_count, const kvevict::Rope& rope,
                               kvevict::Covariance covariance, std::int64_t count,
                               const kvevict::QueryMoments<>& moments);
-void finish_query_stats_impl(MirrorResources& res, const HostMoments& moments, std::int64_t count,
+void finish_query_stats_impl(MirrorResources& res, const HostMoments& moments, double weight,
                              const kvevict::Rope& rope, const kvevict::MeanRotation& rotation,
                              kvevict::Covariance covariance, kvevict::MatrixView<float> mean,
                              kvevict::MatrixView<float> second);

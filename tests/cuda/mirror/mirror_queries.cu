@@ -10,8 +10,10 @@ using namespace kvevict;
 
 void accumulate_query_moments_impl(MirrorResources& res, const QueriesView<>& queries,
                                    std::int64_t first, const Rope& rope, Covariance covariance,
-                                   std::int64_t count, const QueryMoments<>& moments) {
-  KVEVICT_MIRROR(accumulate_query_moments, queries, first, rope, covariance, count, moments);
+                                   double weight, double kept_share,
+                                   const QueryMoments<>& moments) {
+  KVEVICT_MIRROR(accumulate_query_moments, queries, first, rope, covariance, weight, kept_share,
+                 moments);
 }
 
 void merge_query_moments_impl(MirrorResources& res, const HostMoments& other,
@@ -20,10 +22,10 @@ void merge_query_moments_impl(MirrorResources& res, const HostMoments& other,
   KVEVICT_MIRROR(merge_query_moments, other, other_count, rope, covariance, count, moments);
 }
 
-void finish_query_stats_impl(MirrorResources& res, const HostMoments& moments, std::int64_t count,
+void finish_query_stats_impl(MirrorResources& res, const HostMoments& moments, double weight,
                              const Rope& rope, const MeanRotation& rotation, Covariance covariance,
                              MatrixView<float> mean, MatrixView<float> second) {
-  KVEVICT_MIRROR(finish_query_stats, moments, count, rope, rotation, covariance, mean, second);
+  KVEVICT_MIRROR(finish_query_stats, moments, weight, rope, rotation, covariance, mean, second);
 }
 
 void rotate_queries_impl(MirrorResources& res, const QueriesView<>& queries,
