@@ -27,7 +27,7 @@ def stand_in(block, stretches):
     return True
 
 
-for path, name in (("examples/quickstart.cpp", "quickstart"), ("examples/cuda_evict.cu", "cuda"),
+for path, name in (("examples/quickstart.cpp", "quickstart"), ("examples/decode_loop.cpp", "decode_loop"), ("examples/cuda_evict.cu", "cuda"),
                    ("examples/cuda_evict.cu", "cuda_graph")):
     source = (root / path).read_text()
     stretches = [textwrap.dedent(text)

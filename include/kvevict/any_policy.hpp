@@ -123,6 +123,18 @@ class AnyPolicy {
   EvidenceSet needs() const {
     return std::visit([](const auto& policy) { return policy.needs(); }, policy_);
   }
+  /// What the policy suggests to collect where it may choose its evidence; else what it needs.
+  EvidenceSet suggested_evidence() const {
+    return std::visit(
+        [](const auto& policy) {
+          if constexpr (requires { policy.suggested_evidence(); }) {
+            return policy.suggested_evidence();
+          } else {
+            return policy.needs();
+          }
+        },
+        policy_);
+  }
   bool comparable_across_heads() const {
     return std::visit([](const auto& policy) { return policy.comparable_across_heads(); }, policy_);
   }

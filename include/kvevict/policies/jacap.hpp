@@ -78,6 +78,10 @@ struct Jacap {
     if (output_projection == ProjectionUse::factor) needs |= EvidenceKind::output_projection;
     return needs;
   }
+  /// What to collect where it may choose: probes, which were measured to be the better.
+  EvidenceSet suggested_evidence() const {
+    return evidence == WeightEvidence::automatic ? EvidenceSet{EvidenceKind::probes} : needs();
+  }
   /// Leverages are relative to their own head's matrix.
   bool comparable_across_heads() const { return false; }
 

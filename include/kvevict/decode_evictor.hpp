@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "kvevict/allocators/uniform.hpp"
+#include "kvevict/compact.hpp"
+#include "kvevict/decode_adapters.hpp"
+#include "kvevict/decode_evidence.hpp"
+#include "kvevict/decode_schedule.hpp"
+#include "kvevict/evict.hpp"
+
+namespace kvevict {
+
+/// The heads that one DecodeEvictor serves.
+struct DecodeShape {
+  std::int64_t kv_heads = 0;     ///< layers x KV heads, as in the cache views
+  std::int64_t query_heads = 0;  ///< layers x query heads
+  std::int64_t dim = 0;          ///< of keys and queries
+};
+
+/// Keeps the cache of a sequence that goes on within a limit. Owns no cache: the engine tells it
+/// before rows are appended and after, one token at a time or a chunk of a prompt:
+///
+///   DecodeEvictor evictor(SnapKV{}, {kv_heads, query_heads, dim},
+///                         {.row_limit = 1024, .slack = 64, .protect = {.sinks = 4, .recent =
+///                         64}});
+///   for each step of n tokens:
+///     if (evictor.make_room(res, kept, cache, n)) { head h now holds kept.count(h) rows }
+///     the engine appends n rows to every head at positions evictor.next_position() and behind it,
+///     and attends to them
+///     evictor.observe(res, cache, n, {.pre_rope = ..., .post_rope = ...});  // the n queries
+///
+/// The limit is never exceeded, not even for a moment: see DecodeSchedule. `next_position` is the
+/// number of tokens seen, whatever was evicted; rows held and rows dropped of a head always sum to
+/// it. What the policy needs is collected from the queries: see DecodeEvidenceOptions.
+///
+/// One object serves heads that have seen the same tokens: all layers of a sequence, or sequences
+/// in step. Sequences that stand at different places take an object each, or one after the other
+/// with `reset` between them. Results for a head do not depend on the other heads, unless the
+/// allocator ranks heads together.
+///
+/// Once the rows have reached their limit nothing is allocated. A call that throws changes nothing.
+/// On a device (S) everything is enqueued and waits only where evict_into does; `save` and
+/// `restore` copy what lives there. Positions that the engine stores on a device are not read back,
+/// so they are not checked there.
+template <class Policy, MemorySpace S = MemorySpace::host>
+class DecodeEvictor {
+ public:
+  DecodeEvictor(Policy policy, const DecodeShape& shape, const DecodeSchedule& schedule,
+                const DecodeEvidenceOptions& options = {})
+      : policy_(std::move(policy)),
+        shape_(shape),
+        schedule_(schedule),
+        spans_(schedule.protect.spans.begin(), schedule.protect.spans.end()),
+        evidence_(
+            options.collect ? *options.collect : detail::collected_evidence(policy_),
+            options.attention_mass ? *options.attention_mass : detail::accumulation_of(policy_),
+            shape.query_heads, shape.dim, options) {
+    require(shape.kv_heads >= 1, "kv_heads", shape.kv_heads, ">=", 1);
+    require(shape.query_heads % shape.kv_heads == 0, "query_heads", shape.query_heads,
+            "a multiple of kv_heads,", shape.kv_heads);
+    detail::validate_policy(policy_);
+    schedule_.validate();
+    schedule_.protect.spans = {};
+    reset();
+  }
+
+  const Policy& policy() const { return policy_; }
+  const DecodeShape& shape() const { return shape_; }
+  /// Tokens seen: the position of the next one.
+  std::int64_t next_position() const { return seen_; }
+  /// Rows that a head holds, as told.
+  std::int64_t rows(std::int64_t head) const { return rows_[static_cast<std::size_t>(head)]; }
+  /// Tokens seen whose row a head does not hold any more.
+  std::int64_t dropped(std::int64_t head) const { return seen_ - rows(head); }
+  /// Which queries `observe` needs.
+  bool needs_pre_rope() const { return evidence_.needs_pre_rope(); }
+  bool needs_post_rope() const { return evidence_.needs_post_rope(); }
+
+  /// Makes room for `incoming` rows in every head of `cache`, which shows the rows held now: evicts
+  /// if that is due and moves the kept rows to the front, with their positions and with what was
+  /// collected for each row. Returns whether it did; head h holds kept.count(h) rows then. With 0
+  /// incoming it does what is due already.
+  ///
+  /// `given` is evidence beside what was collected, such as the output projection. Throws
+  /// invalid_argument when the cache holds other rows than told, or does not store its positions,
+  /// and a budget error when protected and incoming rows exceed the limit; and what evict_into
+  /// throws.
+  template <class R, class T, class A = UniformBudget>
+  requires(R::space == S &&
+           !std::is_const_v<T>) bool make_room(R& res, typename R::selection_type& kept,
+                                               const KvView<T, S>& cache, std::int64_t incoming,
+                                               const Evidence<S>& given = {},
+                                               const A& allocator = {}) {
+    require(cache.positions().stored(), "cache.positions", "consecutive",
+            "stored: rows keep theirs when others are evicted");
+    require(!cache.positions().is_shared() || cache.heads() <= 1, "cache.positions",
+            "shared by all heads", "packed or per head, since heads keep different rows",
+            ErrorKind::unsupported);
+    if (!select(res, kept, cache, incoming, given, allocator)) return false;
+    commit(res, kept);
+    kvevict::compact(res, kept, cache);
+    return true;
+  }
+
+  /// The first half of make_room, for an engine that moves its rows itself: which rows are to stay.
+  /// Returns false when nothing has to be done. Tell what was done by `commit`.
+  template <class R, class T, class A = UniformBudget>
+  requires(R::space == S) bool select(R& res, typename R::selection_type& kept,
+                                      const KvView<T, S>& cache, std::int64_t incoming,
+                                      const Evidence<S>& given = {}, const A& allocator = {}) {
+    require(incoming >= 0, "incoming", incoming, ">=", 0);
+    require_rows(cache, 0);
+    const RowLayout<> rows = cache.layout().host();
+    const bool over = detail::exceeds_limit(schedule_, rows, incoming);
+    const bool due = schedule_.interval > 0 && seen_ - last_ >= schedule_.interval;
+    if (!over && !due) return false;
+    plan(res, cache, incoming, detail::floor_of_allocator(allocator));
+    std::int64_t planned = 0;
+    for (const std::int64_t share : shares_) planned += share;
+    if (!over && planned >= rows.total()) {
+      last_ = seen_;  // nothing to do until the next time
+      return false;
+    }
+    const std::int64_t most = *std::max_element(held_.begin(), held_.end());
+    const std::int64_t room = std::max(schedule_.slack, incoming);
+    const detail::PlannedShares<A> shares{
+        shares_.data(), detail::with_cap(allocator, std::max(schedule_.most_rows() - room, most))};
+    evict_into(res, kept, policy_, KvView<const std::remove_const_t<T>, S>(cache),
+               evidence_.evidence(res, seen_, given), Budget::rows(max_rows_per_head), protect(),
+               shares);
+    for (std::int64_t h = 0; h < rows.heads(); ++h) {
+      require_for_head(kept.count(h) + incoming <= schedule_.most_rows(), "rows allocated", h,
+                       kept.count(h), "at most its limit without the incoming rows,",
+                       schedule_.most_rows() - incoming, ErrorKind::budget);
+    }
+    return true;
+  }
+
+  /// Takes note that every head was compacted to the selection's rows: after `select`, or after an
+  /// eviction of the engine's own. Throws invalid_argument for a selection of other rows.
+  template <class R>
+  requires(R::space == S) void commit(R& res, const typename R::selection_type& kept) {
+    require(kept.heads() == shape_.kv_heads, "kept.heads", kept.heads(), "equal to kv_heads,",
+            shape_.kv_heads);
+    for (std::int64_t h = 0; h < shape_.kv_heads; ++h) {
+      require_for_head(kept.count(h) <= rows(h), "kept rows", h, kept.count(h),
+                       "at most those held,", rows(h));
+    }
+    evidence_.compact(res, kept);
+    for (std::int64_t h = 0; h < shape_.kv_heads; ++h) {
+      rows_[static_cast<std::size_t>(h)] = kept.count(h);
+    }
+    last_ = seen_;
+  }
+
+  /// Takes note of `tokens` rows that were appended to every head of `cache`, which shows them, at
+  /// position next_position() and behind it, and takes in their queries. Throws invalid_argument
+  /// when the cache holds other rows, new rows stand at other positions (on the host), or queries
+  /// that are needed are missing.
+  template <class R, class T>
+  requires(R::space == S) void observe(R& res, const KvView<T, S>& cache, std::int64_t tokens,
+                                       const DecodeQueries<S>& queries = {}) {
+    require(tokens >= 0, "tokens", tokens, ">=", 0);
+    require(tokens <= INT32_MAX - seen_, "tokens", tokens, "at most the positions left,",
+            INT32_MAX - seen_);
+    require_rows(cache, tokens);
+    if constexpr (S == MemorySpace::host) require_new_positions(cache, tokens);
+    evidence_.observe(res, KvView<const std::remove_const_t<T>, S>(cache), tokens, seen_, queries);
+    for (std::int64_t& rows : rows_) rows += tokens;
+    seen_ += tokens;
+  }
+
+  /// Begins a new sequence. One that is there already may be taken over: `tokens_seen` tokens, of
+  /// which each head holds `rows[head]` rows (none given: all), and nothing was observed.
+  void reset(std::int64_t tokens_seen = 0, std::span<const std::int64_t> rows = {}) {
+    require(tokens_seen >= 0 && tokens_seen <= INT32_MAX, "tokens_seen", tokens_seen,
+            "in [0, 2^31)");
+    require(rows.empty() || static_cast<std::int64_t>(rows.size()) == shape_.kv_heads, "rows.size",
+            rows.size(), "0 or kv_heads,", shape_.kv_heads);
+    for (const std::int64_t held : rows) {
+      require(held >= 0 && held <= tokens_seen, "rows", held,
+              "in [0, tokens_seen], tokens_seen =", tokens_seen);
+    }
+    evidence_.reset();
+    seen_ = last_ = tokens_seen;
+    rows_.assign(static_cast<std::size_t>(shape_.kv_heads), tokens_seen);
+    std::copy(rows.begin(), rows.end(), rows_.begin());
+  }
+
+  /// Everything that was told and collected, as a blob (core/state_blob.hpp) that `restore` of an
+  /// object of the same policy, shape and evidence reads, there or elsewhere; limits may differ.
+  /// The rows themselves are the engine's to keep. Going on from it gives the same, bit by bit.
+  /// Waits for a device.
+  template <class R>
+  requires(R::space == S) std::vector<std::byte> save(R& res)
+  const {
+    StateWriter to("DecodeEvictor");
+    to.text(detail::policy_text(policy_));
+    to.integer(shape_.kv_heads);
+    to.integer(shape_.query_heads);
+    to.integer(shape_.dim);
+    to.integer(seen_);
+    to.integer(last_);
+    to.array(rows_.data(), shape_.kv_heads);
+    evidence_.write(res, to);
+    return to.finish();
+  }
+
+  /// Takes the place of what was told and collected. Throws invalid_argument for a blob that is
+  /// damaged or of another policy, shape or evidence, unsupported for another version; nothing is
+  /// changed then.
+  template <class R>
+  requires(R::space == S) void restore(R& res, std::span<const std::byte> blob) {
+    StateReader from(blob, "DecodeEvictor");
+    from.expect("policy", detail::policy_text(policy_));
+    from.expect("kv_heads", shape_.kv_heads);
+    from.expect("query_heads", shape_.query_heads);
+    from.expect("dim", shape_.dim);
+    const std::int64_t seen = from.integer("tokens_seen", 0, INT32_MAX);
+    const std::int64_t last = from.integer("last eviction", 0, seen);
+    const auto rows = from.array<std::int64_t>("rows.size", shape_.kv_heads);
+    for (const std::int64_t held : rows) {
+      require(held >= 0 && held <= seen, "rows", held, "in [0, tokens_seen], tokens_seen =", seen);
+    }
+    BasicDecodeEvidence<S> evidence = evidence_.fresh();
+    evidence.read(res, from);
+    from.finish();
+    evidence.require_collected(seen, rows);
+    evidence_ = std::move(evidence);
+    seen_ = seen;
+    last_ = last;
+    rows_ = rows;
+  }
+
+ private:
+  static DecodeEvidenceOptions with_window(DecodeEvidenceOptions options, const Policy& policy) {
+    if (options.window == 0) {
+      options.window = detail::window_of(policy, BasicDecodeEvidence<S>::default_window);
+    }
+    return options;
+  }
+
+  Protect protect() const {
+    Protect protect = schedule_.protect;
+    protect.spans = spans_;
+    return protect;
+  }
+
+  /// The cache must hold what was told, and `added` rows more.
+  template <class T>
+  void require_rows(const KvView<T, S>& cache, std::int64_t added) const {
+    require(cache.heads() == shape_.kv_heads, "cache.heads", cache.heads(), "equal to kv_heads,",
+            shape_.kv_heads);
+    require(cache.keys().dim() == shape_.dim, "cache.keys.dim", cache.keys().dim(), "equal to dim,",
+            shape_.dim);
+    const RowLayout<> layout = cache.layout().host();
+    for (std::int64_t h = 0; h < layout.heads(); ++h) {
+      require_for_head(layout.rows(h) == rows(h) + added, "cache.rows", h, layout.rows(h),
+                       "those that it was told of,", rows(h) + added);
+    }
+    require(cache.positions().stored() || seen_ == *std::min_element(rows_.begin(), rows_.end()),
+            "cache.positions", "consecutive", "stored, since rows were dropped");
+  }
+
+  template <class T>
+  void require_new_positions(const KvView<T, S>& cache, std::int64_t tokens) const {
+    for (std::int64_t h = 0; h < cache.heads(); ++h) {
+      const auto positions = cache.positions().row(h, cache.layout());
+      for (std::int64_t i = 0; i < tokens; ++i) {
+        require_for_head(positions[rows(h) + i] == seen_ + i, "position of a new row", h,
+                         positions[rows(h) + i], "that of its token,", seen_ + i);
+      }
+    }
+  }
+
+  /// Rows that each head must keep, protected ones or `floor`, to held_, rows to keep to shares_.
+  /// Throws when the limit is too low for them.
+  template <class R, class T>
+  void plan(R& res, const KvView<T, S>& cache, std::int64_t incoming, std::int64_t floor) {
+    const auto count = static_cast<std::size_t>(shape_.kv_heads);
+    held_.resize(count);
+    shares_.resize(count);
+    const detail::DecodeHeads heads{cache.layout().host(), held_.data(), cache.row_bytes(), seen_,
+                                    incoming};
+    const auto at_least_floor = [&] {
+      for (std::int64_t h = 0; h < shape_.kv_heads; ++h) {
+        std::int64_t& held = held_[static_cast<std::size_t>(h)];
+        held = std::max(held, std::min(floor, heads.rows.rows(h)));
+      }
+    };
+    if constexpr (S == MemorySpace::device) {
+      // Counting protected rows waits; it is left out where there cannot be too many of them.
+      std::fill(held_.begin(), held_.end(), 0);
+      at_least_floor();
+      detail::require_limit_fits(schedule_, heads);
+      detail::plan_rows(schedule_, heads, shares_.data());
+      bool certain = true;
+      for (std::int64_t h = 0; h < shape_.kv_heads; ++h) {
+        certain = certain && most_protected(protect(), heads.rows.rows(h)) <=
+                                 shares_[static_cast<std::size_t>(h)];
+      }
+      if (certain) return;
+    }
+    protected_counts(res, Positions<S>(cache.positions()), protect(), cache.layout(), held_.data());
+    at_least_floor();
+    detail::require_limit_fits(schedule_, heads);
+    detail::plan_rows(schedule_, heads, shares_.data());
+  }
+
+  Policy policy_;
+  DecodeShape shape_;
+  DecodeSchedule schedule_;
+  std::vector<PositionSpan> spans_;
+  BasicDecodeEvidence<S> evidence_;
+  std::vector<std::int64_t> rows_;
+  std::int64_t seen_ = 0;
+  std::int64_t last_ = 0;             // tokens seen when rows were evicted last
+  std::vector<std::int64_t> held_;    // scratch: [kv_heads]
+  std::vector<std::int64_t> shares_;  // scratch: [kv_heads]
+};
+
+}  // namespace kvevict

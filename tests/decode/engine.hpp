@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "kvevict/cpu/gather.hpp"
+#include "kvevict/cpu/global_counts.hpp"
+#include "kvevict/cpu/group_reduction.hpp"
+#include "kvevict/cpu/query_moments.hpp"
+#include "kvevict/cpu/query_stats.hpp"
+#include "kvevict/cpu/running_mass.hpp"
+#include "kvevict/cpu/select_top.hpp"
+#include "kvevict/decode_evictor.hpp"
+#include "policies/any_policy_calls.hpp"
+#include "support/random.hpp"
+
+namespace kvevict_test {
+
+using Evictor = kvevict::DecodeEvictor<kvevict::AnyPolicy>;
+
+enum class CacheLayout { hnd, nhd, per_head };
+inline constexpr CacheLayout cache_layouts[] = {CacheLayout::hnd, CacheLayout::nhd,
+                                                CacheLayout::per_head};
+
+struct EngineShape {
+  std::int64_t heads = 2;
+  std::int64_t group = 2;
+  std::int64_t dim = 4;
+  std::int64_t capacity = 64;  // rows of a head
+
+  kvevict::DecodeShape decode() const { return {heads, heads * group, dim}; }
+};
+
+// The queries of some tokens, [query_head][token][dim].
+struct TokenQueries {
+  std::vector<float> pre_rope;
+  std::vector<float> post_rope;
+  std::int64_t heads = 0;
+  std::int64_t tokens = 0;
+  std::int64_t dim = 0;
+
+  kvevict::QueriesView<> pre() const {
+    return kvevict::QueriesView<>::packed(pre_rope.data(), heads, tokens, dim);
+  }
+  kvevict::QueriesView<> post() const {
+    return kvevict::QueriesView<>::packed(post_rope.data(), heads, tokens, dim);
+  }
+  kvevict::DecodeQueries<> view() const { return {pre(), post()}; }
+};
+
+// What an engine owns: a cache of a fixed capacity in one of the layouts, and beside it a plain
+// list of the positions that each head must hold. What a row contains follows from its head and
+// position, so that the whole cache can be checked at any time.
+template <class T>
+class Engine {
+ public:
+  Engine(CacheLayout layout, const EngineShape& shape, std::uint64_t seed)
+      : layout_(layout), shape_(shape), random_(seed) {
+    const std::int64_t places = shape.heads * shape.capacity;
+    keys_.resize(static_cast<std::size_t>(places * shape.dim));
+    values_.resize(keys_.size());
+    positions_.resize(static_cast<std::size_t>(places));
+    offsets_.resize(static_cast<std::size_t>(shape.heads) + 1);
+    for (std::int64_t h = 0; h < shape.heads; ++h) {
+      key_table_.push_back(keys_.data() + h * shape.capacity * shape.dim);
+      value_table_.push_back(values_.data() + h * shape.capacity * shape.dim);
+      position_table_.push_back(positions_.data() + h * shape.capacity);
+    }
+    reset();
+  }
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Positions that head h must hold, ascending.
+  const std::vector<std::int32_t>& held(std::int64_t h) const {
+    return held_[static_cast<std::size_t>(h)];
+  }
+  std::int64_t rows(std::int64_t h) const { return static_cast<std::int64_t>(held(h).size()); }
+  std::int64_t longest() const {
+    std::int64_t most = 0;
+    for (std::int64_t h = 0; h < shape_.heads; ++h) most = std::max(most, rows(h));
+    return most;
+  }
+  std::int64_t total() const {
+    std::int64_t sum = 0;
+    for (std::int64_t h = 0; h < shape_.heads; ++h) sum += rows(h);
+    return sum;
+  }
+
+  void reset() { held_.assign(static_cast<std::size_t>(shape_.heads), {}); }
+
+  kvevict::KvView<T> view() {
+    for (std::int64_t h = 0; h < shape_.heads; ++h) {
+      const auto at = static_cast<std::size_t>(h);
+      offsets_[at + 1] = offsets_[at] + rows(h);
+    }
+    const auto layout = kvevict::RowLayout<>::ragged(offsets_.data(), shape_.heads);
+    const auto positions = kvevict::MutablePositions<>::per_head(position_table_.data());
+    if (layout_ == CacheLayout::per_head) {
+      return kvevict::KvView<T>::per_head(key_table_.data(), value_table_.data(), layout,
+                                          shape_.dim)
+          .with_positions(positions);
+    }
+    const auto whole = layout_ == CacheLayout::hnd
+                           ? kvevict::KvView<T>::hnd(keys_.data(), values_.data(), shape_.heads,
+                                                     shape_.capacity, shape_.dim)
+                           : kvevict::KvView<T>::nhd(keys_.data(), values_.data(), shape_.heads,
+                                                     shape_.capacity, shape_.dim);
+    return whole.with_layout(layout, positions);
+  }
+
+  // Appends `tokens` rows to every head.
+  void append(std::int64_t first_position, std::int64_t tokens) {
+    for (std::int64_t h = 0; h < shape_.heads; ++h) {
+      for (std::int64_t p = first_position; p < first_position + tokens; ++p) {
+        const std::int64_t row = rows(h);
+        kvevict::require(row < shape_.capacity, "row", row, "below the capacity");
+        for (std::int64_t c = 0; c < shape_.dim; ++c) {
+          keys_[place(h, row, c)] = key(h, p, c);
+          values_[place(h, row, c)] = value(h, p, c);
+        }
+        position_table_[static_cast<std::size_t>(h)][row] = static_cast<std::int32_t>(p);
+        held_[static_cast<std::size_t>(h)].push_back(static_cast<std::int32_t>(p));
+      }
+    }
+  }
+
+  // The list's side of a compaction.
+  void keep(const kvevict::Selection& kept) {
+    for (std::int64_t h = 0; h < shape_.heads; ++h) {
+      std::vector<std::int32_t>& list = held_[static_cast<std::size_t>(h)];
+      std::size_t next = 0;
+      for (const std::int32_t row : kept.head(h))
+        list[next++] = list[static_cast<std::size_t>(row)];
+      list.resize(next);
+    }
+  }
+
+  TokenQueries queries(std::int64_t first_position, std::int64_t tokens) const {
+    TokenQueries queries{{}, {}, shape_.heads * shape_.group, tokens, shape_.dim};
+    for (std::int64_t q = 0; q < queries.heads; ++q) {
+      for (std::int64_t p = first_position; p < first_position + tokens; ++p) {
+        for (std::int64_t c = 0; c < shape_.dim; ++c) {
+          queries.pre_rope.push_back(number(2, q, p, c));
+          queries.post_rope.push_back(number(3, q, p, c));
+        }
+      }
+    }
+    return queries;
+  }
+
+  // Elements and positions that are not what the list says.
+  int differences() const {
+    int count = 0;
+    for (std::int64_t h = 0; h < shape_.heads; ++h) {
+      for (std::int64_t i = 0; i < rows(h); ++i) {
+        const std::int32_t p = held(h)[static_cast<std::size_t>(i)];
+        count += position_table_[static_cast<std::size_t>(h)][i] == p ? 0 : 1;
+        for (std::int64_t c = 0; c < shape_.dim; ++c) {
+          count += same(keys_[place(h, i, c)], key(h, p, c)) ? 0 : 1;
+          count += same(values_[place(h, i, c)], value(h, p, c)) ? 0 : 1;
+        }
+      }
+    }
+    return count;
+  }
+
+  T key(std::int64_t h, std::int64_t p, std::int64_t c) const { return T(number(0, h, p, c)); }
+  T value(std::int64_t h, std::int64_t p, std::int64_t c) const { return T(number(1, h, p, c)); }
+
+  // Head h of this engine gets the contents that head `as` has of itself.
+  void rename_head(std::int64_t as) { first_head_ = as; }
+
+ private:
+  static bool same(T a, T b) { return static_cast<float>(a) == static_cast<float>(b); }
+
+  std::size_t place(std::int64_t h, std::int64_t row, std::int64_t c) const {
+    if (layout_ == CacheLayout::nhd) {
+      return static_cast<std::size_t>((row * shape_.heads + h) * shape_.dim + c);
+    }
+    return static_cast<std::size_t>((h * shape_.capacity + row) * shape_.dim + c);
+  }
+
+  // kind: keys, values, queries before and after RoPE.
+  float number(int kind, std::int64_t head, std::int64_t position, std::int64_t channel) const {
+    const std::int64_t first = kind < 2 ? first_head_ : first_head_ * shape_.group;
+    const auto index =
+        static_cast<std::uint64_t>(((position * 64 + head + first) * 4 + kind) * 64 + channel);
+    return static_cast<float>(random_.uniform(index, -2.0, 2.0));
+  }
+
+  CacheLayout layout_;
+  EngineShape shape_;
+  Random random_;
+  std::int64_t first_head_ = 0;
+  std::vector<T> keys_;
+  std::vector<T> values_;
+  std::vector<std::int32_t> positions_;
+  std::vector<std::int64_t> offsets_;
+  std::vector<T*> key_table_;
+  std::vector<T*> value_table_;
+  std::vector<std::int32_t*> position_table_;
+  std::vector<std::vector<std::int32_t>> held_;
+};
+
+// One step of an engine: room, rows, queries. Returns whether rows were evicted.
+template <class T, class A = kvevict::UniformBudget>
+bool decode_step(TestResources& res, Evictor& evictor, Engine<T>& engine, kvevict::Selection& kept,
+                 std::int64_t tokens, const kvevict::Evidence<>& given = {},
+                 const A& allocator = {}) {
+  const bool evicted = evictor.make_room(res, kept, engine.view(), tokens, given, allocator);
+  if (evicted) engine.keep(kept);
+  const std::int64_t next = evictor.next_position();
+  engine.append(next, tokens);
+  evictor.observe(res, engine.view(), tokens, engine.queries(next, tokens).view());
+  return evicted;
+}
+
+// Every policy with parameters that suit small caches, and Jacap from statistics as well.
+std::vector<kvevict::AnyPolicy> decode_policies();
+
+// Options whose windows are exceeded by sequences of a few dozen tokens.
+kvevict::DecodeEvidenceOptions short_memory();
+
+// Factors of an output projection for policies that ask for one: the identity's.
+class IdentityProjection {
+ public:
+  explicit IdentityProjection(const EngineShape& shape)
+      : heads_(shape.heads * shape.group), dim_(shape.dim) {
+    factors_.resize(static_cast<std::size_t>(heads_ * dim_ * dim_), 0.0f);
+    for (std::int64_t i = 0; i < heads_ * dim_; ++i) {
+      factors_[static_cast<std::size_t>(i * dim_ + i % dim_)] = 1.0f;
+    }
+  }
+  kvevict::Evidence<> evidence() const {
+    kvevict::Evidence<> evidence;
+    evidence.output_projection = kvevict::OutputProjection<>{
+        kvevict::MatrixBatchView<const float>::packed(factors_.data(), heads_, dim_, dim_)};
+    return evidence;
+  }
+
+ private:
+  std::int64_t heads_;
+  std::int64_t dim_;
+  std::vector<float> factors_;
+};
+
+}  // namespace kvevict_test
