@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "kvevict_demo/decoding.hpp"
 #include "kvevict_demo/eviction.hpp"
 #include "kvevict_demo/metrics.hpp"
 #include "kvevict_demo/options.hpp"
@@ -36,13 +37,6 @@ std::string read_file(const std::string& path) {
   std::ifstream input(path, std::ios::binary);
   if (!input) throw std::runtime_error(path + ": cannot open");
   return {std::istreambuf_iterator<char>(input), {}};
-}
-
-/// Text with line breaks shown, so that a generated line stays one line.
-std::string one_line(const std::string& text) {
-  std::string line;
-  for (char c : text) line += c == '\n' ? std::string("\\n") : std::string(1, c);
-  return line;
 }
 
 /// A text read by the model, with what is needed to evict and to compare.
@@ -145,6 +139,12 @@ void run(const Options& options) {
                seconds_since(start), static_cast<long long>(shape.layers),
                static_cast<long long>(shape.kv_heads), static_cast<long long>(shape.key_dim));
 
+  if (options.decode_limit > 0) {
+    std::vector<mini_llama::TokenId> text = tokenizer.encode(read_file(options.text));
+    text.resize(std::min(text.size(), static_cast<std::size_t>(options.context)));
+    run_decoding(options, tokenizer, text, engine, res);
+    return;
+  }
   Session session = read_context(options, tokenizer, engine);
   std::cerr << "running the continuation over the full cache\n";
   const Reference reference = run_reference(engine, session.cache, session.continuation);

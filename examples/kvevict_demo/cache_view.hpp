@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <kvevict/core/kv_view.hpp>
+#include <kvevict/core/selection.hpp>
 
 #include "mini_llama/ragged_cache.hpp"
 
@@ -47,5 +48,26 @@ class CacheView {
   std::int64_t key_dim_ = 0;
   std::int64_t value_dim_ = 0;
 };
+
+/// Calls `use` with the cache as a view of its row type; returns what it returns.
+template <class Use>
+auto with_view(mini_llama::RaggedCache& cache, Use&& use) {
+  if (cache.shape().row_type == mini_llama::RowType::float32) {
+    const CacheView<float> rows(cache);
+    return use(rows.view());
+  }
+  const CacheView<kvevict::half> rows(cache);
+  return use(rows.view());
+}
+
+/// Gives the memory of the rows that were not kept back, after a compaction.
+inline void keep_rows(mini_llama::RaggedCache& cache, const kvevict::Selection& kept) {
+  const mini_llama::CacheShape& shape = cache.shape();
+  for (mini_llama::Index layer = 0; layer < shape.layers; ++layer) {
+    for (mini_llama::Index head = 0; head < shape.kv_heads; ++head) {
+      cache.shrink(layer, head, kept.count(layer * shape.kv_heads + head));
+    }
+  }
+}
 
 }  // namespace demo

@@ -5,29 +5,11 @@
 
 #include <kvevict/kvevict.hpp>
 
+#include "bounded_sequence.hpp"
 #include "cache_view.hpp"
 
 namespace demo {
 namespace {
-
-kvevict::Rope rope_of(const mini_llama::Model& model) {
-  const auto& frequencies = model.rope_frequencies();
-  return {.pairing = kvevict::RopePairing::adjacent,
-          .rotary_dim = 2 * static_cast<std::int64_t>(frequencies.size()),
-          .frequencies = frequencies};
-}
-
-/// Calls `use` with the cache as a view of its row type.
-template <class Use>
-void with_view(mini_llama::RaggedCache& cache, Use&& use) {
-  if (cache.shape().row_type == mini_llama::RowType::float32) {
-    const CacheView<float> rows(cache);
-    use(rows.view());
-  } else {
-    const CacheView<kvevict::half> rows(cache);
-    use(rows.view());
-  }
-}
 
 double milliseconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
@@ -77,12 +59,7 @@ void ContextEvidence::collect(kvevict::CpuResources& res, const mini_llama::Mode
          .covariance = full ? kvevict::Covariance::full : kvevict::Covariance::diagonal});
   }
   if (needs.contains(EvidenceKind::output_projection) && !projection_) {
-    projection_.emplace(model.parameters().query_heads, model.parameters().value_dim);
-    for (const mini_llama::LayerWeights& layer : model.layers()) {
-      const mini_llama::Matrix& w = layer.attention_output;
-      projection_->add_layer(
-          res, kvevict::MatrixView<const float>::packed(w.data(), w.rows(), w.cols()));
-    }
+    projection_ = projection_of(res, model);
   }
   if (needs.contains(EvidenceKind::attention_mass)) {
     const auto& h2o = std::get<kvevict::H2O>(policy.variant());
@@ -129,12 +106,7 @@ EvictionOutcome evict_cache(kvevict::CpuResources& res, mini_llama::RaggedCache&
     outcome.milliseconds = milliseconds_since(start);
   });
   outcome.report = kept.report();
-  const mini_llama::CacheShape& shape = cache.shape();
-  for (mini_llama::Index layer = 0; layer < shape.layers; ++layer) {
-    for (mini_llama::Index head = 0; head < shape.kv_heads; ++head) {
-      cache.shrink(layer, head, kept.count(layer * shape.kv_heads + head));
-    }
-  }
+  keep_rows(cache, kept);
   return outcome;
 }
 

@@ -130,6 +130,16 @@ Options parse_options(const std::vector<std::string>& arguments) {
       options.continuation = number<std::int64_t>(option, value, 1, many);
     } else if (option == "--generate") {
       options.generate = number<std::int64_t>(option, value, 0, many);
+    } else if (option == "--decode-limit") {
+      options.decode_limit = number<std::int64_t>(option, value, 8, many);
+    } else if (option == "--slack") {
+      options.slack = number<std::int64_t>(option, value, 0, many);
+    } else if (option == "--temperature") {
+      options.temperature = number(option, value, 0.0, 100.0);
+    } else if (option == "--save") {
+      options.save = value;
+    } else if (option == "--resume") {
+      options.resume = value;
     } else if (option == "--threads") {
       options.threads = number(option, value, 1, 1024);
     } else if (option == "--rows") {
@@ -147,10 +157,16 @@ Options parse_options(const std::vector<std::string>& arguments) {
       throw UsageError{"'" + option + "' is not an option"};
     }
   }
+  if (options.decode_limit == 0 && !(options.save.empty() && options.resume.empty())) {
+    throw UsageError{"--save and --resume belong to --decode-limit"};
+  }
   if (options.model.empty()) throw UsageError{"--model FILE is needed"};
   try {
     options.policies = chosen_policies(policies);
     for (const std::string& setting : settings) apply_setting(options.policies, setting);
+    if (options.policies.size() != 1 && !(options.save.empty() && options.resume.empty())) {
+      throw UsageError{"--save and --resume are for one policy"};
+    }
   } catch (const kvevict::Error& error) {
     throw UsageError{error.what()};
   }
@@ -176,6 +192,15 @@ text that follows, and prints how much of the model's behaviour survived.
   --continue N                 following tokens to compare on; default: 256
   --generate N                 tokens to generate after each eviction (first ratio and budget);
                                default: 32
+  --decode-limit N             instead: read the text in chunks and generate after it while no head
+                               of the cache ever holds more than N rows (budget global: N on
+                               average), and without a limit for comparison; prints the memory that
+                               the cache took at most, the time a token took at the beginning and
+                               at the end, and the text
+  --slack N                    with it: rows that an eviction makes room for; default: 16
+  --temperature T              with it: draws the text; default: 0, the most probable tokens
+  --save FILE, --resume FILE   with it, for one policy: writes the state at the end, or goes on from
+                               one instead of reading a text
   --rows float32|float16       type of the cached rows; default: float32
   --text FILE                  default: a text that comes with the demo
   --model FILE                 GGUF file of the llama architecture

@@ -29,7 +29,12 @@ struct Options {
   std::int64_t context = 2000;
   std::int64_t continuation = 256;
   std::int64_t generate = 32;
-  int threads = 0;  ///< 0: one for each hardware thread
+  std::int64_t decode_limit = 0;  ///< rows of a head while decoding; 0: the table of evictions
+  std::int64_t slack = 16;        ///< with decode_limit: rows that an eviction makes room for
+  double temperature = 0.0;       ///< with decode_limit: of the text generated; 0: greedy
+  std::string save;               ///< with decode_limit: file for the state at the end
+  std::string resume;             ///< with decode_limit: file to go on from
+  int threads = 0;                ///< 0: one for each hardware thread
   bool half_rows = false;
   std::string text;
   std::string model;

@@ -4,16 +4,25 @@
 namespace demo {
 
 QueryCapture::QueryCapture(const mini_llama::Hyperparameters& shape, std::int64_t tokens)
-    : dim_(shape.key_dim), width_(shape.query_heads * shape.key_dim) {
-  for (mini_llama::Index layer = 0; layer < shape.layers; ++layer) {
-    pre_rope_.emplace_back(tokens, width_);
-    post_rope_.emplace_back(tokens, width_);
-  }
-  for (mini_llama::Index layer = 0; layer < shape.layers; ++layer) {
-    const auto i = static_cast<std::size_t>(layer);
-    for (mini_llama::Index head = 0; head < shape.query_heads; ++head) {
-      pre_rope_heads_.push_back(pre_rope_[i].data() + head * dim_);
-      post_rope_heads_.push_back(post_rope_[i].data() + head * dim_);
+    : dim_(shape.key_dim),
+      query_heads_(shape.query_heads),
+      width_(shape.query_heads * shape.key_dim),
+      pre_rope_(mini_llama::to_size(shape.layers)),
+      post_rope_(mini_llama::to_size(shape.layers)) {
+  clear(tokens);
+}
+
+void QueryCapture::clear(std::int64_t tokens) {
+  seen_ = 0;
+  if (!pre_rope_heads_.empty() && pre_rope_.front().rows() == tokens) return;
+  pre_rope_heads_.clear();
+  post_rope_heads_.clear();
+  for (std::size_t layer = 0; layer < pre_rope_.size(); ++layer) {
+    pre_rope_[layer].resize(tokens, width_);
+    post_rope_[layer].resize(tokens, width_);
+    for (std::int64_t head = 0; head < query_heads_; ++head) {
+      pre_rope_heads_.push_back(pre_rope_[layer].data() + head * dim_);
+      post_rope_heads_.push_back(post_rope_[layer].data() + head * dim_);
     }
   }
 }

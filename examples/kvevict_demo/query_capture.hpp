@@ -16,6 +16,9 @@ class QueryCapture {
  public:
   QueryCapture(const mini_llama::Hyperparameters& shape, std::int64_t tokens);
 
+  /// Forgets what it holds and makes room for so many tokens. Views from before are stale.
+  void clear(std::int64_t tokens);
+
   /// To be given to the engine; refers to this object.
   mini_llama::QueryObserver observer();
 
@@ -32,6 +35,7 @@ class QueryCapture {
   kvevict::QueriesView<> view(const std::vector<const float*>& heads) const;
 
   std::int64_t dim_;
+  std::int64_t query_heads_;
   std::int64_t width_;
   std::int64_t seen_ = 0;
   std::vector<mini_llama::Matrix> pre_rope_;   // [layer]

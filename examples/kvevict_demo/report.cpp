@@ -16,6 +16,18 @@ std::string format(const char* pattern, Values... values) {
   return text;
 }
 
+template <class Row, class Write>
+void write_objects(const std::string& path, const std::vector<Row>& rows, Write&& write) {
+  std::ofstream out(path);
+  out << "[";
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    out << (i == 0 ? "\n" : ",\n");
+    write(out, rows[i]);
+  }
+  out << "\n]\n";
+  if (!out.flush()) throw std::runtime_error(path + ": cannot write");
+}
+
 double mebibytes(std::int64_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024.0); }
 
 }  // namespace
@@ -39,13 +51,23 @@ void print_row(std::ostream& out, const Row& row) {
       << std::flush;
 }
 
+void print_decode_header(std::ostream& out) {
+  out << "policy                     tokens seen  rows/head at most  MiB at most  MiB state  "
+         "ms/token first > last        text loss\n";
+}
+
+void print_row(std::ostream& out, const DecodeRow& row) {
+  out << format("%-26s %11lld  %17lld  %11.2f  %9.2f  %14.1f > %-5.1f (%lld)  %8.4f\n",
+                row.policy.c_str(), static_cast<long long>(row.tokens_seen),
+                static_cast<long long>(row.most_rows), mebibytes(row.most_bytes),
+                mebibytes(row.state_bytes), row.first_ms, row.last_ms,
+                static_cast<long long>(row.timed), row.loss)
+      << std::flush;
+}
+
 void write_json(const std::string& path, const std::vector<Row>& rows) {
-  std::ofstream out(path);
-  out << "[";
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const Row& row = rows[i];
-    out << (i == 0 ? "\n" : ",\n")
-        << format(
+  write_objects(path, rows, [](std::ostream& out, const Row& row) {
+    out << format(
                "  {\"policy\": \"%s\", \"budget\": \"%s\", \"refit\": \"%s\", \"evict_ratio\": "
                "%.17g, ",
                row.policy.c_str(), row.budget.c_str(), row.refit.c_str(), row.evict_ratio)
@@ -56,9 +78,26 @@ void write_json(const std::string& path, const std::vector<Row>& rows) {
         << format("\"evict_ms\": %.6g, \"refit_ms\": %.6g, \"attention_output_error\": %.9g, ",
                   row.evict_ms, row.refit_ms, row.attention_output_error)
         << format("\"mean_kl\": %.9g, \"top1_agreement\": %.9g}", row.mean_kl, row.top1_agreement);
-  }
-  out << "\n]\n";
-  if (!out.flush()) throw std::runtime_error(path + ": cannot write");
+  });
+}
+
+void write_json(const std::string& path, const std::vector<DecodeRow>& rows) {
+  write_objects(path, rows, [](std::ostream& out, const DecodeRow& row) {
+    out << format("  {\"policy\": \"%s\", \"tokens_seen\": %lld, ", row.policy.c_str(),
+                  static_cast<long long>(row.tokens_seen))
+        << format("\"most_rows\": %lld, \"most_bytes\": %lld, ",
+                  static_cast<long long>(row.most_rows), static_cast<long long>(row.most_bytes))
+        << format("\"state_bytes\": %lld, \"timed_tokens\": %lld, ",
+                  static_cast<long long>(row.state_bytes), static_cast<long long>(row.timed))
+        << format("\"first_ms\": %.6g, \"last_ms\": %.6g, \"text_loss\": %.9g}", row.first_ms,
+                  row.last_ms, row.loss);
+  });
+}
+
+std::string one_line(const std::string& text) {
+  std::string line;
+  for (char c : text) line += c == '\n' ? std::string("\\n") : std::string(1, c);
+  return line;
 }
 
 }  // namespace demo

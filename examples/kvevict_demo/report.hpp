@@ -26,11 +26,30 @@ struct Row {
   bool incomparable = false;  ///< a global budget over scores that were not made for it
 };
 
+/// One sequence under a limit and what it cost.
+struct DecodeRow {
+  std::string policy;
+  std::int64_t tokens_seen = 0;
+  std::int64_t most_rows = 0;    ///< that any head held
+  std::int64_t most_bytes = 0;   ///< that the cache took
+  std::int64_t state_bytes = 0;  ///< of what was collected beside it, as saved
+  std::int64_t timed = 0;        ///< generated tokens that each time is a mean of
+  double first_ms = 0.0;         ///< of a token, over the first ones generated
+  double last_ms = 0.0;          ///< and over the last ones
+  double loss = 0.0;             ///< nats per token of the text read
+};
+
 void print_header(std::ostream& out);
 void print_row(std::ostream& out, const Row& row);
+void print_decode_header(std::ostream& out);
+void print_row(std::ostream& out, const DecodeRow& row);
 
 /// An array of objects, one for each row. Throws std::runtime_error when the file cannot be
 /// written.
 void write_json(const std::string& path, const std::vector<Row>& rows);
+void write_json(const std::string& path, const std::vector<DecodeRow>& rows);
+
+/// Text with line breaks shown, so that a generated line stays one line.
+std::string one_line(const std::string& text);
 
 }  // namespace demo
