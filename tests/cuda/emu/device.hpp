@@ -80,6 +80,8 @@ class DeviceMemory {
   cudaError_t allocate(void** address, std::size_t bytes, bool pinned);
   cudaError_t release(void* address, bool pinned);
   std::size_t used() const { return used_; }
+  /// Allocations so far.
+  std::uint64_t allocated() const { return allocated_; }
 
   /// While device work runs, and only then, device memory may be touched.
   void open();
@@ -88,6 +90,7 @@ class DeviceMemory {
  private:
   std::map<char*, Allocation> allocations_;
   std::size_t used_ = 0;
+  std::uint64_t allocated_ = 0;
   int open_ = 0;
   // Released memory waits here before it is used again, so that touching it is noticed.
   std::deque<std::pair<char*, std::size_t>> released_;

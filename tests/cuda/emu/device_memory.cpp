@@ -40,6 +40,7 @@ cudaError_t DeviceMemory::allocate(void** address, std::size_t bytes, bool pinne
   }
   std::memset(memory, 0xff, bytes);
   allocations_[static_cast<char*>(memory)] = {bytes, pinned};
+  ++allocated_;
   if (!pinned) {
     used_ += bytes;
     if (open_ == 0) {

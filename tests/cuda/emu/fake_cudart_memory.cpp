@@ -101,6 +101,11 @@ cudaError_t set(void* address, int value, std::size_t bytes, cudaStream_t stream
 
 extern "C" {
 
+unsigned long long kvevict_emulated_allocations() {
+  const std::lock_guard lock(device().mutex);
+  return device().memory.allocated();
+}
+
 cudaError_t cudaMalloc(void** address, std::size_t bytes) {
   return allocate(address, bytes, false);
 }

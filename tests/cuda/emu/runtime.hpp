@@ -30,3 +30,7 @@ void require_device_range(const void* address, std::size_t bytes, const char* wh
 void check_pointer_argument(const void* address, const char* kernel, int position);
 
 }  // namespace kvevict_emulation
+
+/// How often the process has allocated device or pinned memory. In C, so that sources which are
+/// also built for a GPU can ask whether it is there.
+extern "C" unsigned long long kvevict_emulated_allocations();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "cuda/emu/runtime.hpp"
 #include "cuda/evidence/device_copy.hpp"
 #include "kvevict/cuda.cuh"
 #include "kvevict/kvevict.hpp"
@@ -61,20 +62,41 @@ void observe(CpuResources& res, H2O::State& state, const Step& step) {
           kvevict::QueryPositions<>::consecutive(step.first_query)});
 }
 
+// A step in device memory.
+class DeviceStep {
+ public:
+  DeviceStep(CudaResources& res, const Step& step)
+      : step_(step),
+        offsets_(on_device(res, step.offsets)),
+        positions_(on_device(res, step.positions)),
+        keys_(on_device(res, step.keys)),
+        queries_(on_device(res, step.queries)) {}
+
+  void observe(CudaResources& res, H2O::BasicState<device>& state) const {
+    const std::int64_t heads = step_.heads();
+    const auto rows = kvevict::RowsView<const float, device>::packed(
+        keys_.data(), RowLayout<device>::ragged(offsets_.data(), step_.offsets.data(), heads), dim,
+        dim);
+    state.observe(
+        res,
+        KvView<const float, device>(rows, rows,
+                                    kvevict::Positions<device>::packed(positions_.data())),
+        kvevict::QueryWindow<device>{
+            QueriesView<device>::packed(queries_.data(), 2 * heads, step_.query_count, dim),
+            kvevict::QueryPositions<device>::consecutive(step_.first_query)});
+  }
+
+ private:
+  const Step& step_;
+  kvevict::Array<std::int64_t, device> offsets_;
+  kvevict::Array<std::int32_t, device> positions_;
+  kvevict::Array<float, device> keys_;
+  kvevict::Array<float, device> queries_;
+};
+
 void observe(CudaResources& res, H2O::BasicState<device>& state, const Step& step) {
-  const auto offsets = on_device(res, step.offsets);
-  const auto positions = on_device(res, step.positions);
-  const auto keys = on_device(res, step.keys);
-  const auto queries = on_device(res, step.queries);
-  const auto rows = kvevict::RowsView<const float, device>::packed(
-      keys.data(), RowLayout<device>::ragged(offsets.data(), step.offsets.data(), step.heads()),
-      dim, dim);
-  state.observe(
-      res,
-      KvView<const float, device>(rows, rows, kvevict::Positions<device>::packed(positions.data())),
-      kvevict::QueryWindow<device>{
-          QueriesView<device>::packed(queries.data(), 2 * step.heads(), step.query_count, dim),
-          kvevict::QueryPositions<device>::consecutive(step.first_query)});
+  const DeviceStep there(res, step);
+  there.observe(res, state);
   res.wait();  // the step's memory ends here
 }
 
@@ -153,4 +175,35 @@ TEST_CASE("H2O's state on a device refuses selections with too many rows", "[cud
   res.make_room(kept, counts);
   CHECK_THROWS_AS(state.compact(res, kept), kvevict::Error);
   CHECK(state.mass().layout.total() == 6);
+}
+
+TEST_CASE("H2O's state on a device allocates nothing once its heads have stopped growing",
+          "[cuda][evidence]") {
+  CudaResources res;
+  H2O::BasicState<device> state{H2O{}};
+  std::vector<std::vector<std::int32_t>> held(2);
+  for (std::int32_t next = 0; next < 20; ++next) {
+    for (auto& head : held) head.push_back(next);
+    const Step step(held, 1, static_cast<std::uint64_t>(next));
+    const DeviceStep there(res, step);
+    kvevict::CudaSelection kept;
+    const std::vector<std::int64_t> counts(2, std::min<std::int64_t>(next + 1, 8));
+    res.make_room(kept, counts);
+    // The first row of each head goes.
+    std::vector<std::int32_t> indices;
+    for (auto& head : held) {
+      const std::int64_t gone = static_cast<std::int64_t>(head.size()) - counts[0];
+      for (std::int64_t i = 0; i < counts[0]; ++i) {
+        indices.push_back(static_cast<std::int32_t>(gone + i));
+      }
+      head.erase(head.begin(), head.begin() + gone);
+    }
+    kvevict::cuda::upload(res.stream(), indices.data(), kept.total(), kept.indices_data());
+    const std::uint64_t before = kvevict_emulated_allocations();
+    there.observe(res, state);
+    state.compact(res, kept);
+    INFO("step " << next);
+    if (next >= 12) CHECK(kvevict_emulated_allocations() == before);
+    res.wait();
+  }
 }
