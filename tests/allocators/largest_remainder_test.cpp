@@ -123,8 +123,8 @@ TEST_CASE("random divisions agree with the real-valued ones", "[allocators]") {
 TEST_CASE("totals outside the bounds are budget errors", "[allocators]") {
   REQUIRE(refused_budget([] {
             divide({{1, 2, 9}, {1, 2, 9}}, 3);
-          }) == "protected rows and floors of quotas is 4, must be at most the budget's rows, 3");
+          }) == "least rows is 4, must be at most the total, 3");
   REQUIRE(refused_budget([] {
             divide({{1, 0, 2}, {1, 0, 2}}, 5);
-          }) == "rows within the caps of quotas is 4, must be at least the budget's rows, 5");
+          }) == "most rows is 4, must be at least the total, 5");
 }

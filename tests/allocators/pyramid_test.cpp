@@ -109,6 +109,5 @@ TEST_CASE("pyramids that cannot be are refused", "[allocators]") {
   REQUIRE(refused([&] { given.divide(PyramidBudget{.floor = 2, .cap = 1}); }) ==
           "cap is 1, must be >= floor, 2");
   REQUIRE(refused_budget([&] { given.divide(PyramidBudget{.heads_per_layer = 2, .floor = 11}); }) ==
-          "protected rows and floors of heads of group 0 is 33, must be at most the budget's rows, "
-          "30");
+          "protected rows and floors of group 0 is 33, must be at most the budget's rows, 30");
 }

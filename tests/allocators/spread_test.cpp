@@ -45,5 +45,5 @@ TEST_CASE("spread budgets that cannot be are refused", "[allocators]") {
   REQUIRE(refused([&] { given.divide(SpreadBudget{.floor = 2, .cap = 1}); }) ==
           "cap is 1, must be >= floor, 2");
   REQUIRE(refused_budget([&] { given.divide(SpreadBudget{.floor = 2}); }) ==
-          "protected rows and floors of heads is 4, must be at most the budget's rows, 2");
+          "protected rows and floors is 4, must be at most the budget's rows, 2");
 }

@@ -98,5 +98,5 @@ TEST_CASE("tables that cannot be are refused", "[allocators]") {
   REQUIRE(refused([&] { given.divide(TableBudget{.keep = fine, .heads_per_group = 2}); }) ==
           "heads_per_group is 2, must be a divisor of the heads, 3");
   REQUIRE(refused_budget([&] { given.divide(TableBudget{.keep = fine, .floor = 3}); }) ==
-          "protected rows and floors of heads is 9, must be at most the budget's rows, 6");
+          "protected rows and floors is 9, must be at most the budget's rows, 6");
 }

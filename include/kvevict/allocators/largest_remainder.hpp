@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <string_view>
 
 #include "kvevict/core/error.hpp"
 
@@ -34,10 +33,10 @@ struct Quota {
 /// most one for each quota, in practice a few; O(count) each. `order` is scratch for as many
 /// numbers as there are quotas.
 ///
-/// Throws a budget error, naming `what`, when the lower bounds exceed the total or the upper ones
+/// Throws a budget error when the lower bounds exceed the total or the upper ones
 /// do not reach it.
-inline void divide_rows(Quota* quotas, std::int64_t count, std::int64_t total, std::int64_t* order,
-                        std::string_view what = "quotas") {
+inline void divide_rows(Quota* quotas, std::int64_t count, std::int64_t total,
+                        std::int64_t* order) {
   using Wide = detail::WideInteger;
   std::int64_t lowest = 0;
   std::int64_t highest = 0;
@@ -46,14 +45,8 @@ inline void divide_rows(Quota* quotas, std::int64_t count, std::int64_t total, s
     lowest += quotas[i].low;
     highest += quotas[i].high;
   }
-  if (lowest > total || highest < total) {
-    const bool low = lowest > total;
-    require(
-        false,
-        detail::joined(low ? "protected rows and floors of " : "rows within the caps of ", what),
-        low ? lowest : highest, low ? "at most the budget's rows," : "at least the budget's rows,",
-        total, ErrorKind::budget);
-  }
+  require(lowest <= total, "least rows", lowest, "at most the total,", total, ErrorKind::budget);
+  require(highest >= total, "most rows", highest, "at least the total,", total, ErrorKind::budget);
   // Those whose share lies beyond a bound get the bound, on the side that is beyond by more; that
   // cannot bring one of them back inside.
   Wide weights = 0;

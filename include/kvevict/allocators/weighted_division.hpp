@@ -69,13 +69,18 @@ void divide_by_weights(R& res, const AllocationInput<R::space>& input, const std
       heads, [&](std::int64_t h) { return std::max(low(h), std::min(cap, layout.rows(h))); },
       highs);
   for (std::int64_t g = 0; g < groups.count; ++g) {
+    std::int64_t lowest = 0;
     std::int64_t total = 0;
+    std::int64_t highest = 0;
     for (std::int64_t i = 0; i < groups.size; ++i) {
       const std::int64_t h = groups.head(g, i);
       quotas[i] = {all_weights[h], lows[h], highs[h]};
+      lowest += lows[h];
       total += shares[h];
+      highest += highs[h];
     }
-    divide_rows(quotas, groups.size, total, order, of_group("heads", g, groups.count));
+    require_total_fits(lowest, total, highest, g, groups.count);
+    divide_rows(quotas, groups.size, total, order);
     for (std::int64_t i = 0; i < groups.size; ++i) shares[groups.head(g, i)] = quotas[i].count;
   }
   for (std::int64_t h = 0; h < heads; ++h) counts[h] = shares[ranks.global_head(h)];
