@@ -24,33 +24,37 @@ struct VariantOf<TypeList<Ps...>> {
 
 }  // namespace detail
 
-/// Any policy of the library, chosen at run time by name: itself an EvictionPolicy and a value, for
-/// command lines, configuration files and tables.
-class AnyPolicy {
+/// Any policy of a list, chosen at run time by name: itself an EvictionPolicy and a value, for
+/// command lines, configuration files and tables. `AnyPolicy` is that of the library's policies; a
+/// list of one's own may add others, such as decorated ones. Of policies with the same name the
+/// first is found by it.
+template <class List>
+class BasicAnyPolicy {
  public:
-  using Variant = detail::VariantOf<AllPolicies>::type;
+  using Variant = typename detail::VariantOf<List>::type;
 
   template <class P>
-  requires std::constructible_from<Variant, P> AnyPolicy(P policy) : policy_(std::move(policy)) {}
+  requires std::constructible_from<Variant, P> BasicAnyPolicy(P policy)
+      : policy_(std::move(policy)) {}
 
   /// The policy of that name with its default parameters. Throws invalid_argument listing the
   /// names.
-  static AnyPolicy named(std::string_view name) {
-    for (const AnyPolicy& policy : all()) {
+  static BasicAnyPolicy named(std::string_view name) {
+    for (const BasicAnyPolicy& policy : all()) {
       if (policy.name() == name) return policy;
     }
     std::string names = "one of ";
-    for (const AnyPolicy& policy : all()) {
+    for (const BasicAnyPolicy& policy : all()) {
       names.append(names.back() == ' ' ? "" : ", ").append(policy.name());
     }
     throw Error(ErrorKind::invalid_argument, "policy", detail::quoted(name), names);
   }
 
   /// Every policy with its default parameters, in the order of the list.
-  static std::vector<AnyPolicy> all() {
-    std::vector<AnyPolicy> policies;
+  static std::vector<BasicAnyPolicy> all() {
+    std::vector<BasicAnyPolicy> policies;
     [&]<std::size_t... I>(std::index_sequence<I...>) {
-      (policies.push_back(AnyPolicy(std::variant_alternative_t<I, Variant>{})), ...);
+      (policies.push_back(BasicAnyPolicy(std::variant_alternative_t<I, Variant>{})), ...);
     }
     (std::make_index_sequence<std::variant_size_v<Variant>>{});
     return policies;
@@ -91,7 +95,8 @@ class AnyPolicy {
   /// Names of the policy's presets; may be empty.
   std::vector<std::string> presets() const {
     std::vector<std::string> names;
-    for_each_preset([&](std::string_view name, const AnyPolicy&) { names.emplace_back(name); });
+    for_each_preset(
+        [&](std::string_view name, const BasicAnyPolicy&) { names.emplace_back(name); });
     return names;
   }
 
@@ -148,7 +153,7 @@ class AnyPolicy {
     std::visit([&](const auto& policy) { policy.score(res, cache, evidence, scores); }, policy_);
   }
 
-  friend bool operator==(const AnyPolicy&, const AnyPolicy&) = default;
+  friend bool operator==(const BasicAnyPolicy&, const BasicAnyPolicy&) = default;
 
  private:
   template <class Visitor>
@@ -161,10 +166,10 @@ class AnyPolicy {
   }
 
   void use_preset(std::string_view name) {
-    const AnyPolicy before = *this;
+    const BasicAnyPolicy before = *this;
     bool found = false;
     std::string names;
-    before.for_each_preset([&](std::string_view preset, const AnyPolicy& policy) {
+    before.for_each_preset([&](std::string_view preset, const BasicAnyPolicy& policy) {
       names.append(names.empty() ? "one of " : ", ").append(preset);
       if (preset != name) return;
       *this = policy;
@@ -176,5 +181,7 @@ class AnyPolicy {
 
   Variant policy_;
 };
+
+using AnyPolicy = BasicAnyPolicy<AllPolicies>;
 
 }  // namespace kvevict

@@ -45,7 +45,7 @@ reference::Inputs uniform_contract_inputs() {
       2);
 }
 
-std::vector<float> scores_of(ContractCase& given, const kvevict::AnyPolicy& policy) {
+std::vector<float> scores_of(ContractCase& given, const TestPolicy& policy) {
   TestResources res({.threads = 1});
   return scores_of(res, policy, given.view(), given.evidence_for(policy));
 }

@@ -25,7 +25,7 @@ struct ContractCase {
       : inputs(given), cache(given), evidence(given) {}
 
   kvevict::KvView<const float> view() const { return cache.view(); }
-  kvevict::Evidence<> evidence_for(const kvevict::AnyPolicy& policy) {
+  kvevict::Evidence<> evidence_for(const TestPolicy& policy) {
     return evidence.for_policy(policy, cache);
   }
 };
@@ -48,7 +48,7 @@ inline float unwritten() { return kvevict::detail::bit_cast<float>(unwritten_bit
 
 // The scores of all rows. Checks that each was written, and nothing beside them.
 template <class T>
-std::vector<float> scores_of(TestResources& res, const kvevict::AnyPolicy& policy,
+std::vector<float> scores_of(TestResources& res, const TestPolicy& policy,
                              const kvevict::KvView<const T>& cache,
                              const kvevict::Evidence<>& evidence) {
   constexpr std::size_t margin = 16;
@@ -66,7 +66,7 @@ std::vector<float> scores_of(TestResources& res, const kvevict::AnyPolicy& polic
 }
 
 // The same for a case, with one thread.
-std::vector<float> scores_of(ContractCase& given, const kvevict::AnyPolicy& policy);
+std::vector<float> scores_of(ContractCase& given, const TestPolicy& policy);
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b);
 

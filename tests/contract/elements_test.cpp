@@ -21,7 +21,7 @@ void quantise(reference::Heads& heads) {
 }
 
 template <class T>
-std::vector<float> scores_with(ContractCase& given, const kvevict::AnyPolicy& policy) {
+std::vector<float> scores_with(ContractCase& given, const TestPolicy& policy) {
   const PackedCache<T> cache(given.inputs);
   TestResources res({.threads = 1});
   return scores_of(res, policy, cache.view(), given.evidence_for(policy));
@@ -51,7 +51,7 @@ TEST_CASE("contract: float, half and bfloat16 keep the same rows", "[contract]")
   const PackedCache<kvevict::bfloat16> bfloat16_cache(inputs);
   TestResources res({.threads = 1});
   for (const PolicyVariant& variant : default_policies()) {
-    const kvevict::AnyPolicy& policy = variant.policy;
+    const TestPolicy& policy = variant.policy;
     INFO(variant.name);
     const kvevict::Evidence<> evidence = given.evidence_for(policy);
     const auto select = [&](const auto& cache) {

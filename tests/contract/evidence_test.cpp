@@ -70,8 +70,7 @@ bool dispensable(kvevict::EvidenceSet needs, EvidenceKind kind) {
 }
 
 // The argument that evict names, with no workspace to begin any work in.
-std::string refused_by_evict(const kvevict::AnyPolicy& policy,
-                             const kvevict::KvView<const float>& cache,
+std::string refused_by_evict(const TestPolicy& policy, const kvevict::KvView<const float>& cache,
                              const Evidence<>& evidence) {
   char nothing = 0;
   TestResources res({.threads = 1, .workspace = &nothing, .workspace_bytes = 0});
@@ -84,7 +83,7 @@ std::string refused_by_evict(const kvevict::AnyPolicy& policy,
 }
 
 // Scores and evicts; returns the refused argument, or nothing. Nothing may have been done then.
-std::string refused(const kvevict::AnyPolicy& policy, const kvevict::KvView<const float>& cache,
+std::string refused(const TestPolicy& policy, const kvevict::KvView<const float>& cache,
                     const Evidence<>& evidence) {
   TestResources res({.threads = 1});
   std::vector<float> scores(static_cast<std::size_t>(cache.layout().total()), unwritten());
@@ -161,7 +160,7 @@ TEST_CASE("contract: evidence of another shape is refused", "[contract][evidence
   ContractCase by_dim(reference::random_inputs(other_dim, 9));
   ContractCase by_heads(reference::random_inputs(other_heads, 9));
   ContractCase by_rows(reference::random_inputs(other_rows, 9));
-  const auto check_refused = [&](const kvevict::AnyPolicy& policy, const Evidence<>& evidence) {
+  const auto check_refused = [&](const TestPolicy& policy, const Evidence<>& evidence) {
     TestResources res({.threads = 1});
     std::vector<float> scores(40);
     CHECK_THROWS_AS(kvevict::score_rows(res, policy, given.view(), evidence,

@@ -42,7 +42,7 @@ reference::Inputs stretched(Stretched which, double largest) {
 }
 
 template <class T>
-std::vector<float> scores_with(ContractCase& given, const kvevict::AnyPolicy& policy) {
+std::vector<float> scores_with(ContractCase& given, const TestPolicy& policy) {
   const PackedCache<T> cache(given.inputs);
   TestResources res({.threads = 1});
   return scores_of(res, policy, cache.view(), given.evidence_for(policy));
@@ -56,7 +56,8 @@ bool all_finite(const std::vector<float>& scores) {
 // not a number is counted and kept last.
 bool leaves_float(const std::string& policy) {
   return policy == "SnapKV" || policy == "H2O" || policy == "ExpectedAttention" ||
-         policy == "KNorm";
+         policy == "KNorm" || policy == "ChunkWise" || policy == "ValueWeighted" ||
+         policy == "Blend" || policy == "PerLayer" || policy == "SpanProtection";
 }
 
 // Scores that do not saturate, against the double-precision loops.

@@ -88,8 +88,8 @@ TEST_CASE("contract: a row whose key or value is not a number is not kept",
   TestResources res({.threads = 1});
   const std::vector<float> scores = scores_of(given, kvevict::KNorm{});
   CHECK(count_nan(scores) == 1);
-  const kvevict::Selection kept = kvevict::evict(res, kvevict::AnyPolicy(kvevict::KNorm{}),
-                                                 given.view(), {}, kvevict::Budget::rows(39));
+  const kvevict::Selection kept = kvevict::evict(res, TestPolicy(kvevict::KNorm{}), given.view(),
+                                                 {}, kvevict::Budget::rows(39));
   CHECK(kept.report().nan_scores == 1);
   for (const std::int32_t row : kept.head(0)) CHECK(row != 21);
   CHECK(kept.count(0) == 39);

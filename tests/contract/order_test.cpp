@@ -23,8 +23,8 @@ namespace {
 constexpr Tolerance other_order = tolerance::float32_solve;
 
 // Rows left out by number are an order of rows too.
-kvevict::AnyPolicy skipping_none(kvevict::AnyPolicy policy) {
-  for (const kvevict::AnyPolicy::Parameter& parameter : policy.parameters()) {
+TestPolicy skipping_none(TestPolicy policy) {
+  for (const TestPolicy::Parameter& parameter : policy.parameters()) {
     if (parameter.name == "skip_first") policy.set("skip_first", "0");
   }
   return policy;
@@ -44,7 +44,7 @@ TEST_CASE("contract: permuting the rows permutes the scores", "[contract][order]
   std::size_t checked = 0;
   for (const auto& [name, unchanged] : policy_variants()) {
     if (uses_order_of_rows(unchanged)) continue;
-    const kvevict::AnyPolicy policy = skipping_none(unchanged);
+    const TestPolicy policy = skipping_none(unchanged);
     const std::vector<float> scores = scores_of(given, policy);
     std::vector<float> want;
     for (const std::size_t row : order) want.push_back(scores[row]);

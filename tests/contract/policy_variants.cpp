@@ -26,12 +26,14 @@ std::vector<std::string> other_values(const Field&) {
   return values;
 }
 
-void add_variants(const AnyPolicy& policy, std::vector<PolicyVariant>& variants) {
+void add_variants(const TestPolicy& policy, std::vector<PolicyVariant>& variants) {
   const std::string name(policy.name());
   variants.push_back({name, policy});
   const auto visit = [&](std::string_view parameter, const auto& field, std::string_view) {
+    // The policies inside of decorators have variants of their own.
+    if (parameter.find('.') != std::string_view::npos) return;
     for (const std::string& value : other_values(field)) {
-      AnyPolicy changed = policy;
+      TestPolicy changed = policy;
       changed.set(parameter, value);
       if (changed == policy) continue;
       variants.push_back({name + " " + std::string(parameter) + "=" + value, changed});
@@ -40,7 +42,7 @@ void add_variants(const AnyPolicy& policy, std::vector<PolicyVariant>& variants)
   std::visit([&](const auto& alternative) { alternative.parameters(alternative, visit); },
              policy.variant());
   for (const std::string& preset : policy.presets()) {
-    AnyPolicy changed = policy;
+    TestPolicy changed = policy;
     changed.set("preset", preset);
     if (changed == policy) continue;
     variants.push_back({name + " preset=" + preset, changed});
@@ -52,7 +54,14 @@ void add_variants(const AnyPolicy& policy, std::vector<PolicyVariant>& variants)
 const std::vector<PolicyVariant>& policy_variants() {
   static const std::vector<PolicyVariant> all = [] {
     std::vector<PolicyVariant> variants;
-    for (const AnyPolicy& policy : AnyPolicy::all()) add_variants(policy, variants);
+    for (const TestPolicy& policy : TestPolicy::all()) add_variants(policy, variants);
+    // What decorators do by numbers.
+    variants.push_back(
+        {"ValueWeighted first_stage=0.3", ValueWeighted<SnapKV>{.first_stage = 0.3}});
+    variants.push_back(
+        {"BlockStreaming keep=20 block=8", BlockStreaming<KeyDiff>{.keep = 20, .block = 8}});
+    variants.push_back({"SpanProtection closed=9", SpanProtection<KNorm>{.closed = 9}});
+    variants.push_back({"SinkDetection threshold=0.9", SinkDetection<KeyDiff>{.threshold = 0.9}});
     return variants;
   }();
   return all;
@@ -60,27 +69,29 @@ const std::vector<PolicyVariant>& policy_variants() {
 
 std::vector<PolicyVariant> default_policies() {
   std::vector<PolicyVariant> variants;
-  for (const AnyPolicy& policy : AnyPolicy::all()) {
+  for (const TestPolicy& policy : TestPolicy::all()) {
     variants.push_back({std::string(policy.name()), policy});
   }
   return variants;
 }
 
-bool keyed_by_head_number(const AnyPolicy& policy) { return policy.name() == "Random"; }
+bool keyed_by_head_number(const TestPolicy& policy) { return policy.name() == "Random"; }
 
-bool uses_order_of_rows(const AnyPolicy& policy) {
-  // Random draws by position; the others attend causally, or pool along the rows.
-  for (const char* const name : {"SnapKV", "H2O", "StreamingLLM", "Random"}) {
+bool uses_order_of_rows(const TestPolicy& policy) {
+  // Random draws by position; the others attend causally, pool along the rows, or rank them.
+  for (const char* const name : {"SnapKV", "H2O", "StreamingLLM", "Random", "ChunkWise",
+                                 "ValueWeighted", "Blend", "SpanProtection", "BlockStreaming"}) {
     if (policy.name() == name) return true;
   }
   return false;
 }
 
-bool uses_absolute_positions(const AnyPolicy& policy) {
-  return policy.name() == "StreamingLLM" || policy.name() == "Random";
+bool uses_absolute_positions(const TestPolicy& policy) {
+  return policy.name() == "StreamingLLM" || policy.name() == "Random" ||
+         policy.name() == "SpanProtection";
 }
 
-bool chooses_its_evidence(const AnyPolicy& policy) {
+bool chooses_its_evidence(const TestPolicy& policy) {
   const Jacap* jacap = std::get_if<Jacap>(&policy.variant());
   return jacap != nullptr && jacap->evidence == WeightEvidence::automatic;
 }

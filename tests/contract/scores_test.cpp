@@ -85,7 +85,7 @@ TEST_CASE("contract: the selection does not depend on the threads", "[contract]"
   TestResources three({.threads = 3});
   TestResources engine({.threads = 3, .parallel_for = {on_threads, nullptr}});
   for (const PolicyVariant& variant : default_policies()) {
-    const kvevict::AnyPolicy& policy = variant.policy;
+    const TestPolicy& policy = variant.policy;
     INFO(variant.name);
     const kvevict::Evidence<> evidence = given.evidence_for(policy);
     const auto select = [&](TestResources& res) {

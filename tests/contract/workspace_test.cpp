@@ -135,7 +135,7 @@ TEST_CASE("contract: a warm call allocates nothing", "[contract][workspace]") {
                                                  .probes = 70},
                                                 4));
     for (const PolicyVariant& variant : policy_variants()) {
-      const kvevict::AnyPolicy& policy = variant.policy;
+      const TestPolicy& policy = variant.policy;
       if (dim == 128 && variant.name.find(' ') != std::string::npos) continue;
       for (const int threads : {1, 2}) {
         const kvevict::Evidence<> evidence = given.evidence_for(policy);

@@ -41,7 +41,7 @@ Rope golden_rope(const Pairs& evidence) {
   return rope;
 }
 
-AnyPolicy golden_policy(const GoldenEntry& entry) {
+TestPolicy golden_policy(const GoldenEntry& entry) {
   return make_policy(entry.policy, entry.parameters);
 }
 
@@ -88,7 +88,7 @@ QueryStats& GoldenCase::stats(const Pairs& evidence, Covariance covariance) {
 AttentionMass<> GoldenCase::mass(const Pairs& parameters) {
   const auto [place, is_new] = masses_.try_emplace(parameters);
   if (is_new) {
-    const AnyPolicy policy = make_policy("H2O", parameters);
+    const TestPolicy policy = make_policy("H2O", parameters);
     H2O::State state(std::get<H2O>(policy.variant()));
     observe(res_, state, cache(),
             QueryWindow<>{queries_after_rope(), QueryPositions<>::consecutive(0)});

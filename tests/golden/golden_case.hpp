@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "kvevict/any_policy.hpp"
 #include "kvevict/query_stats.hpp"
+#include "policies/test_policies.hpp"
 #include "support/backend.hpp"
 #include "support/golden.hpp"
 
@@ -72,6 +72,6 @@ GoldenCase& golden_case(const GoldenEntry& entry);
 kvevict::Rope golden_rope(const Pairs& evidence);
 
 // The policy of an entry with its parameters.
-kvevict::AnyPolicy golden_policy(const GoldenEntry& entry);
+TestPolicy golden_policy(const GoldenEntry& entry);
 
 }  // namespace kvevict_test

@@ -86,7 +86,7 @@ void check_run(const GoldenEntry& entry) {
     const PolicyEvidence queries(decoding.now);
     observe(res, state, cache.view(), *queries.view().query_window);
     const kvevict::Selection kept = kvevict::evict(
-        res, kvevict::AnyPolicy(kvevict::H2O{}), cache.view(), {.attention_mass = state.mass()},
+        res, TestPolicy(kvevict::H2O{}), cache.view(), {.attention_mass = state.mass()},
         kvevict::Budget::rows(heavy + recent), {.recent = recent});
     state.compact(res, kept);
     decoding.compact(kept);

@@ -14,7 +14,7 @@ using namespace kvevict_test;
 namespace {
 
 template <class T>
-kvevict::Selection kept(TestResources& res, const kvevict::AnyPolicy& policy,
+kvevict::Selection kept(TestResources& res, const TestPolicy& policy,
                         const kvevict::KvView<const T>& cache, const kvevict::Evidence<>& evidence,
                         const GoldenEntry& entry) {
   const kvevict::Budget budget = golden_budget(entry);
@@ -33,7 +33,7 @@ TEST_CASE("golden: every stored kept set of a policy is reproduced exactly", "[g
   for (const GoldenEntry& entry : golden_data().entries("kept")) {
     INFO(entry.id);
     GoldenCase& given = golden_case(entry);
-    const kvevict::AnyPolicy policy = golden_policy(entry);
+    const TestPolicy policy = golden_policy(entry);
     const std::vector<std::vector<std::int32_t>> want = kept_rows(golden_data(), entry);
     const bool global = required(entry.selection, "budget") == "global";
     CHECK(rows_of(kept(res, policy, given.cache(), given.evidence(entry), entry)) == want);

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "kvevict/allocators/global.hpp"
-#include "kvevict/any_policy.hpp"
 #include "kvevict/evict.hpp"
+#include "policies/test_policies.hpp"
 #include "support/backend.hpp"
 
 // The library's calls with a policy chosen at run time instantiate every policy, which takes a
@@ -16,15 +16,15 @@
 #define KVEVICT_TEST_ANY_POLICY_CALLS(prefix, T)
 #else
 #define KVEVICT_TEST_ANY_POLICY_CALLS(prefix, T)                                                \
-  prefix template void kvevict::score_rows(kvevict::CpuResources&, const kvevict::AnyPolicy&,   \
-                                           const kvevict::KvView<const T>&,                     \
-                                           const kvevict::Evidence<>&, kvevict::ScoreView<>);   \
+  prefix template void kvevict::score_rows(                                                     \
+      kvevict::CpuResources&, const kvevict_test::TestPolicy&, const kvevict::KvView<const T>&, \
+      const kvevict::Evidence<>&, kvevict::ScoreView<>);                                        \
   prefix template void kvevict::evict_into(                                                     \
-      kvevict::CpuResources&, kvevict::Selection&, const kvevict::AnyPolicy&,                   \
+      kvevict::CpuResources&, kvevict::Selection&, const kvevict_test::TestPolicy&,             \
       const kvevict::KvView<const T>&, const kvevict::Evidence<>&, const kvevict::Budget&,      \
       const kvevict::Protect&, const kvevict::UniformBudget&);                                  \
   prefix template void kvevict::evict_into(                                                     \
-      kvevict::CpuResources&, kvevict::Selection&, const kvevict::AnyPolicy&,                   \
+      kvevict::CpuResources&, kvevict::Selection&, const kvevict_test::TestPolicy&,             \
       const kvevict::KvView<const T>&, const kvevict::Evidence<>&, const kvevict::Budget&,      \
       const kvevict::Protect&, const kvevict::GlobalBudget&);                                   \
   prefix template void kvevict::attention_statistic(                                            \

@@ -17,12 +17,12 @@
 #include "reference/random_inputs.hpp"
 
 using namespace kvevict_test;
-using kvevict::AnyPolicy;
 using kvevict::CapKV;
 using kvevict::Covariance;
 using kvevict::Jacap;
 using kvevict::Noise;
 using kvevict::WeightEvidence;
+using kvevict_test::TestPolicy;
 
 namespace {
 
@@ -33,7 +33,7 @@ reference::Inputs single_head(std::uint64_t seed, std::size_t rows = 60, std::si
 }
 
 // Policies of one matrix each, every row in it.
-std::vector<AnyPolicy> with_noise(Noise noise) {
+std::vector<TestPolicy> with_noise(Noise noise) {
   return {Jacap{.noise = noise, .evidence = WeightEvidence::mean},
           Jacap{.covariance = Covariance::none, .noise = noise, .evidence = WeightEvidence::mean},
           Jacap{.noise = noise, .evidence = WeightEvidence::probes},
@@ -89,7 +89,7 @@ TEST_CASE("capacity: a score is at least 0 and below 1", "[policies][capacity]")
   for (const Noise noise :
        {Noise::absolute(1), Noise::relative(1e-6), Noise::relative(0.1), Noise::relative(100)}) {
     const bool little = noise.value < 1e-3;
-    for (const AnyPolicy& policy : with_noise(noise)) {
+    for (const TestPolicy& policy : with_noise(noise)) {
       for (const std::size_t rows : {1u, 5u, 200u}) {
         const std::vector<float> scores = library_scores(policy, single_head(rows, rows));
         CHECK(*std::min_element(scores.begin(), scores.end()) >= 0);
@@ -104,7 +104,7 @@ TEST_CASE("capacity: scores sum to d - s2 tr(A^-1)", "[policies][capacity]") {
   const reference::Matrix& values = inputs.values[0];
   const std::vector<std::vector<double>> weights = weights_of(inputs);
   for (const double s2 : {1e-5, 1e-2, 1.0}) {
-    const std::vector<AnyPolicy> policies = with_noise(Noise::absolute(s2));
+    const std::vector<TestPolicy> policies = with_noise(Noise::absolute(s2));
     for (std::size_t p = 0; p < policies.size(); ++p) {
       reference::Matrix a = reference::identity(8);
       for (double& value : a.data) value *= s2;
@@ -130,7 +130,7 @@ TEST_CASE("capacity: a score is at most w |u|^2 / s2", "[policies][capacity]") {
   const reference::Inputs inputs = single_head(2);
   const std::vector<std::vector<double>> weights = weights_of(inputs);
   for (const double s2 : {1e-4, 1.0, 1e6}) {
-    const std::vector<AnyPolicy> policies = with_noise(Noise::absolute(s2));
+    const std::vector<TestPolicy> policies = with_noise(Noise::absolute(s2));
     for (std::size_t p = 0; p < policies.size(); ++p) {
       const std::vector<float> scores = library_scores(policies[p], inputs);
       for (std::size_t i = 0; i < scores.size(); ++i) {
@@ -147,8 +147,8 @@ TEST_CASE("capacity: scaling the values by c is scaling s2 by 1 / c^2", "[polici
   const reference::Inputs inputs = single_head(3);
   reference::Inputs larger = inputs;
   larger.values = scaled(larger.values, 4);
-  const std::vector<AnyPolicy> policies = with_noise(Noise::absolute(0.01));
-  const std::vector<AnyPolicy> quieter = with_noise(Noise::absolute(0.01 / 16));
+  const std::vector<TestPolicy> policies = with_noise(Noise::absolute(0.01));
+  const std::vector<TestPolicy> quieter = with_noise(Noise::absolute(0.01 / 16));
   for (std::size_t p = 0; p < policies.size(); ++p) {
     check_equal(library_scores(policies[p], larger), library_scores(quieter[p], inputs));
   }
@@ -160,7 +160,7 @@ TEST_CASE("capacity: with relative noise the scale of values does not matter",
   for (const double factor : {1e-12, 1e-3, 1e12}) {
     reference::Inputs other = inputs;
     other.values = scaled(other.values, factor);
-    for (const AnyPolicy& policy : with_noise(Noise::relative(0.1))) {
+    for (const TestPolicy& policy : with_noise(Noise::relative(0.1))) {
       check_equal(library_scores(policy, other), library_scores(policy, inputs));
     }
   }
@@ -184,7 +184,7 @@ TEST_CASE("capacity: permuting the rows permutes the scores", "[policies][capaci
   for (const std::int64_t i : random_permutation(150, 1)) {
     order.push_back(static_cast<std::size_t>(i));
   }
-  for (const AnyPolicy& policy : with_noise(Noise::relative(0.1))) {
+  for (const TestPolicy& policy : with_noise(Noise::relative(0.1))) {
     const std::vector<float> scores = library_scores(policy, inputs);
     std::vector<float> want;
     for (const std::size_t row : order) want.push_back(scores[row]);
@@ -217,7 +217,7 @@ TEST_CASE("capacity: an orthogonal rotation of the values changes nothing",
   reference::Inputs turned = inputs;
   turned.values = rotated(inputs.values, random_rotation(8, 2));
   for (const Noise noise : {Noise::absolute(0.01), Noise::relative(0.1)}) {
-    for (const AnyPolicy& policy : with_noise(noise)) {
+    for (const TestPolicy& policy : with_noise(noise)) {
       check_equal(library_scores(policy, turned), library_scores(policy, inputs));
     }
   }
@@ -231,7 +231,7 @@ TEST_CASE("capacity: the projection acts by the lengths and angles it leaves",
   for (std::size_t i = 0; i < 24; ++i) {
     for (std::size_t c = 0; c < 8; ++c) inputs.output_projection(i, c) = rotation(i, c);
   }
-  for (AnyPolicy policy : with_noise(Noise::absolute(0.01))) {
+  for (TestPolicy policy : with_noise(Noise::absolute(0.01))) {
     const std::vector<float> plain = library_scores(policy, inputs);
     policy.set("output_projection=factor");
     check_equal(library_scores(policy, inputs), plain);

@@ -206,8 +206,8 @@ TEST_CASE("H2O state: a thousand steps of append and evict keep count", "[polici
     const PolicyEvidence evidence(inputs);
     observe(res, state, cache.view(), *evidence.view().query_window);
     const Selection kept =
-        kvevict::evict(res, kvevict::AnyPolicy(H2O{}), cache.view(),
-                       {.attention_mass = state.mass()}, kvevict::Budget::rows(16), {.recent = 8});
+        kvevict::evict(res, TestPolicy(H2O{}), cache.view(), {.attention_mass = state.mass()},
+                       kvevict::Budget::rows(16), {.recent = 8});
     state.compact(res, kept);
     std::vector<std::size_t> remaining;
     for (const std::int32_t row : kept.head(0)) {

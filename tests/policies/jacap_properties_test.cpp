@@ -15,11 +15,11 @@
 #include "support/backend.hpp"
 
 using namespace kvevict_test;
-using kvevict::AnyPolicy;
 using kvevict::Covariance;
 using kvevict::Jacap;
 using kvevict::Noise;
 using kvevict::WeightEvidence;
+using kvevict_test::TestPolicy;
 
 namespace {
 
@@ -34,7 +34,7 @@ Outcome score(const Jacap& policy, const reference::Inputs& inputs) {
   TestResources res({.threads = 1});
   Outcome outcome;
   outcome.scores.resize(static_cast<std::size_t>(cache.layout().total()));
-  kvevict::score_rows(res, AnyPolicy(policy), cache.view(), evidence.view(),
+  kvevict::score_rows(res, TestPolicy(policy), cache.view(), evidence.view(),
                       kvevict::ScoreView<>{outcome.scores.data(), cache.layout()});
   outcome.report = res.report();
   return outcome;

@@ -107,7 +107,7 @@ Evidence<> PolicyEvidence::with_mass(const H2O& policy, const PackedCache<float>
   return evidence;
 }
 
-Evidence<> PolicyEvidence::for_policy(const AnyPolicy& policy, const PackedCache<float>& cache) {
+Evidence<> PolicyEvidence::for_policy(const TestPolicy& policy, const PackedCache<float>& cache) {
   if (!policy.needs().contains(EvidenceKind::attention_mass)) return evidence_;
   const H2O* h2o = std::get_if<H2O>(&policy.variant());
   return with_mass(h2o != nullptr ? *h2o : H2O{}, cache);
@@ -133,13 +133,13 @@ std::vector<float> projection_factors(const std::vector<float>& w_o, std::int64_
   return {view.data, view.data + view.size()};
 }
 
-AnyPolicy make_policy(const std::string& name, const Pairs& parameters) {
-  AnyPolicy policy = AnyPolicy::named(name);
+TestPolicy make_policy(const std::string& name, const Pairs& parameters) {
+  TestPolicy policy = TestPolicy::named(name);
   for (const auto& [parameter, value] : parameters) policy.set(parameter, value);
   return policy;
 }
 
-std::vector<float> library_scores(const AnyPolicy& policy, const reference::Inputs& inputs) {
+std::vector<float> library_scores(const TestPolicy& policy, const reference::Inputs& inputs) {
   const PackedCache<float> cache(inputs);
   PolicyEvidence evidence(inputs);
   TestResources res({.threads = 1});

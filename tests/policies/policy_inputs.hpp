@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "kvevict/any_policy.hpp"
 #include "kvevict/core/evidence.hpp"
 #include "kvevict/core/kv_view.hpp"
+#include "policies/test_policies.hpp"
 #include "reference/types.hpp"
 #include "support/golden.hpp"
 
@@ -60,7 +60,7 @@ class PolicyEvidence {
   kvevict::Evidence<> with_mass(const kvevict::H2O& policy, const PackedCache<float>& cache);
 
   // What a policy may need: with mass for those that ask for it.
-  kvevict::Evidence<> for_policy(const kvevict::AnyPolicy& policy, const PackedCache<float>& cache);
+  kvevict::Evidence<> for_policy(const TestPolicy& policy, const PackedCache<float>& cache);
 
   // Every number that the views refer to, but for the mass; and the mass of the last call.
   std::vector<float> all_values() const;
@@ -84,11 +84,10 @@ std::vector<float> projection_factors(const std::vector<float>& w_o, std::int64_
                                       std::int64_t heads, std::int64_t dim);
 
 // A policy by name with parameters as text.
-kvevict::AnyPolicy make_policy(const std::string& name, const Pairs& parameters = {});
+TestPolicy make_policy(const std::string& name, const Pairs& parameters = {});
 
 // The library's scores of all rows, packed like the cache, with float elements and one thread.
-std::vector<float> library_scores(const kvevict::AnyPolicy& policy,
-                                  const reference::Inputs& inputs);
+std::vector<float> library_scores(const TestPolicy& policy, const reference::Inputs& inputs);
 
 // Head by head, for comparison with the reference's.
 std::vector<std::vector<float>> split_scores(const std::vector<float>& packed,

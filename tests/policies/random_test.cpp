@@ -89,9 +89,8 @@ TEST_CASE("Random: every row can survive", "[policies][random]") {
   TestResources res({.threads = 1});
   std::set<std::int32_t> survivors;
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
-    const kvevict::Selection kept =
-        kvevict::evict(res, kvevict::AnyPolicy(kvevict::Random{.seed = seed}), cache.view(), {},
-                       kvevict::Budget::rows(3));
+    const kvevict::Selection kept = kvevict::evict(res, TestPolicy(kvevict::Random{.seed = seed}),
+                                                   cache.view(), {}, kvevict::Budget::rows(3));
     CHECK(kept.count(0) == 3);
     for (const std::int32_t row : kept.head(0)) survivors.insert(row);
   }

@@ -98,7 +98,7 @@ TEST_CASE("SnapKV: uniform attention ties every row and evicts none of the windo
   PolicyEvidence evidence(inputs);
   TestResources res({.threads = 1});
   const kvevict::Selection kept =
-      kvevict::evict(res, kvevict::AnyPolicy(policy), cache.view(), evidence.view(),
+      kvevict::evict(res, TestPolicy(policy), cache.view(), evidence.view(),
                      kvevict::Budget::rows(10), policy.suggested_protection());
   const auto head = kept.head(0);
   CHECK(std::vector<std::int32_t>(head.begin(), head.end()) ==
@@ -120,7 +120,7 @@ TEST_CASE("SnapKV: average pooling with counted padding damps the ends", "[polic
 TEST_CASE("SnapKV: evicting after every chunk never exceeds the budget", "[policies][snapkv]") {
   const reference::Inputs whole =
       reference::random_inputs({.group = 2, .rows = {32}, .queries = 32}, 9);
-  const kvevict::AnyPolicy policy(SnapKV{.window = 4, .kernel = 3});
+  const TestPolicy policy(SnapKV{.window = 4, .kernel = 3});
   TestResources res({.threads = 1});
   std::vector<std::size_t> held;
   for (std::size_t chunk = 0; chunk < 4; ++chunk) {

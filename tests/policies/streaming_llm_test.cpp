@@ -27,9 +27,8 @@ reference::Positions kept(std::int64_t sinks, const reference::Positions& positi
   inputs.row_positions = {positions};
   const PackedCache<float> cache(inputs);
   TestResources res({.threads = 1});
-  const kvevict::Selection selection =
-      kvevict::evict(res, kvevict::AnyPolicy(StreamingLLM{.sinks = sinks}), cache.view(), {},
-                     Budget::rows(budget));
+  const kvevict::Selection selection = kvevict::evict(res, TestPolicy(StreamingLLM{.sinks = sinks}),
+                                                      cache.view(), {}, Budget::rows(budget));
   reference::Positions out;
   for (const std::int32_t row : selection.head(0)) {
     out.push_back(positions[static_cast<std::size_t>(row)]);
@@ -92,7 +91,7 @@ TEST_CASE("StreamingLLM: ranks beyond the integers of fp32 are refused", "[polic
   const auto cache = kvevict::KvView<const float>::hnd(&nothing, &nothing, 1, rows, 1);
   TestResources res({.threads = 1});
   try {
-    kvevict::score_rows(res, kvevict::AnyPolicy(StreamingLLM{}), cache, {},
+    kvevict::score_rows(res, TestPolicy(StreamingLLM{}), cache, {},
                         kvevict::ScoreView<>{&scores, cache.layout()});
     FAIL("accepted");
   } catch (const kvevict::Error& error) {

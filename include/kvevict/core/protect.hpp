@@ -14,6 +14,8 @@ namespace kvevict {
 struct PositionSpan {
   std::int32_t begin = 0;
   std::int32_t end = 0;
+
+  friend bool operator==(const PositionSpan&, const PositionSpan&) = default;
 };
 
 /// Rows that selection keeps whatever their score: a set beside the scores, never a magic score.

@@ -13,10 +13,11 @@
 
 namespace kvevict::cuda {
 
-/// What a row x and a square matrix M give.
+/// What a row x and a matrix M give.
 enum class RowForm {
-  quadratic,  ///< x . M x
-  norm        ///< |M x|_2
+  quadratic,    ///< x . M x, M square
+  norm,         ///< |M x|_2
+  absolute_sum  ///< |M x|_1
 };
 
 namespace detail {
@@ -35,6 +36,15 @@ __device__ double squares_of_products(const float (&products)[Count]) {
     wide += static_cast<double>(products[j]) * static_cast<double>(products[j]);
   }
   return wide;
+}
+
+/// The sum of the magnitudes of one thread's products in a row.
+template <int Count>
+__device__ double sum_of_magnitudes(const float (&products)[Count]) {
+  double sum = 0.0;
+  KVEVICT_UNROLL
+  for (int j = 0; j < Count; ++j) sum += static_cast<double>(fabsf(products[j]));
+  return sum;
 }
 
 /// The sum of one thread's products in a row by the row's channels from `first` on, 16 apart.
@@ -101,6 +111,8 @@ __global__ void __launch_bounds__(128, Form == RowForm::quadratic && Columns == 
     for (int i = 0; i < Product::row_count; ++i) {
       if constexpr (Form == RowForm::norm) {
         of_row[i] = squares_of_products(product.sum[i]);
+      } else if constexpr (Form == RowForm::absolute_sum) {
+        of_row[i] = sum_of_magnitudes(product.sum[i]);
       } else {
         const T* row = row_starts[Product::row(i)];
         of_row[i] = row != nullptr ? products_by_row(product.sum[i], row, head.channel_stride,

@@ -78,10 +78,9 @@ inline std::int64_t allocations_so_far() {
   return static_cast<std::int64_t>(kvevict_emulated_allocations());
 }
 
-void evict_by_graph(MirrorResources& res, kvevict::Selection& kept,
-                    const kvevict::AnyPolicy& policy, const kvevict::KvView<float>& cache,
-                    const kvevict::Evidence<>& evidence, const kvevict::Budget& budget,
-                    const kvevict::Protect& protect) {
+void evict_by_graph(MirrorResources& res, kvevict::Selection& kept, const TestPolicy& policy,
+                    const kvevict::KvView<float>& cache, const kvevict::Evidence<>& evidence,
+                    const kvevict::Budget& budget, const kvevict::Protect& protect) {
   const cudaStream_t stream = res.device().stream();
   DeviceCase first(stream, cache, evidence);
   DeviceCase second(stream, cache, evidence);
@@ -99,7 +98,7 @@ void evict_by_graph(MirrorResources& res, kvevict::Selection& kept,
   second.download();
 }
 
-std::int64_t warm_allocations(MirrorResources& res, const kvevict::AnyPolicy& policy,
+std::int64_t warm_allocations(MirrorResources& res, const TestPolicy& policy,
                               const kvevict::KvView<float>& cache,
                               const kvevict::Evidence<>& evidence, const kvevict::Budget& budget,
                               const kvevict::GlobalBudget& allocator) {

@@ -13,15 +13,19 @@
 #include "kvevict/ops/global_heads.hpp"
 #include "kvevict/ops/group_reduction.hpp"
 #include "kvevict/ops/pooling.hpp"
+#include "kvevict/ops/projected_norms.hpp"
 #include "kvevict/ops/query_logits.hpp"
 #include "kvevict/ops/query_moments.hpp"
 #include "kvevict/ops/rerotate_keys.hpp"
 #include "kvevict/ops/row_weighting.hpp"
 #include "kvevict/ops/running_mass.hpp"
+#include "kvevict/ops/score_combination.hpp"
+#include "kvevict/ops/score_marks.hpp"
 #include "kvevict/ops/score_order.hpp"
 #include "kvevict/ops/score_spread.hpp"
 #include "kvevict/ops/shared_scores.hpp"
 #include "kvevict/ops/softmax.hpp"
+#include "kvevict/ops/streamed_rows.hpp"
 
 namespace kvevict_test {
 
@@ -51,6 +55,11 @@ void weight_by_norm_impl(MirrorResources& res, const kvevict::RowsView<T>& rows,
                          kvevict::MatrixBatchView<const float> transforms, std::int64_t group,
                          kvevict::Epsilon epsilon, kvevict::ReductionDomain domain,
                          kvevict::ScoreView<> scores);
+template <class T>
+void projected_norms_impl(MirrorResources& res, const kvevict::RowsView<T>& rows,
+                          const kvevict::MatrixBatchView<const float>& transforms,
+                          std::int64_t group, kvevict::ProjectedNorm norm,
+                          kvevict::ScoreView<> out);
 template <class T>
 void attention_statistic_impl(MirrorResources& res, const kvevict::RowsView<T>& keys,
                               const kvevict::Positions<>& positions,
@@ -102,6 +111,28 @@ void random_scores_impl(MirrorResources& res, const kvevict::Positions<>& positi
                         std::uint64_t seed, kvevict::ScoreView<> scores);
 void recency_scores_impl(MirrorResources& res, const kvevict::Positions<>& positions,
                          std::int64_t sinks, kvevict::ScoreView<> scores);
+void mark_best_impl(MirrorResources& res, kvevict::ScoreView<> ranks, double part,
+                    kvevict::ScoreView<> marks);
+void mark_protected_impl(MirrorResources& res, const kvevict::Positions<>& positions,
+                         const kvevict::Protect& protect, kvevict::ScoreView<> marks);
+void mark_small_impl(MirrorResources& res, kvevict::ScoreView<> norms, double threshold,
+                     kvevict::ScoreView<> marks);
+void lift_marked_impl(MirrorResources& res, kvevict::ScoreView<> marks,
+                      kvevict::ScoreView<> scores);
+void chunk_means_impl(MirrorResources& res, std::int64_t chunk, kvevict::ScoreView<> scores);
+void scale_scores_impl(MirrorResources& res, float weight, kvevict::ScoreView<> scores);
+void combine_scores_impl(MirrorResources& res, kvevict::ScoreView<> more, float weight,
+                         kvevict::Combination combination, kvevict::ScoreView<> scores);
+void multiply_scores_impl(MirrorResources& res, kvevict::ScoreView<> factors, double epsilon,
+                          bool from_lowest, kvevict::ScoreView<> scores);
+void replace_heads_impl(MirrorResources& res, const std::uint8_t* chosen,
+                        kvevict::ScoreView<> other, kvevict::ScoreView<> scores);
+void extend_candidates_impl(MirrorResources& res, const kvevict::RowLayout<>& layout,
+                            std::int64_t carried, std::int64_t next,
+                            const kvevict::StreamedRows& rows);
+void settle_candidates_impl(MirrorResources& res, kvevict::ScoreView<> ranks,
+                            const kvevict::SelectionView<>& chosen, float dropped,
+                            const kvevict::StreamedRows& rows, kvevict::ScoreView<> scores);
 void share_scores_impl(MirrorResources& res, kvevict::ScoreView<> scores, std::int64_t group,
                        kvevict::GroupReduction reduction);
 void rank_scores_impl(MirrorResources& res, kvevict::ScoreView<> scores, kvevict::ScoreView<> out);

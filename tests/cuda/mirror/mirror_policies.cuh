@@ -83,7 +83,7 @@ void mirror_call(MirrorResources& res, bool empty, const Op& op, const A&... arg
 }
 
 template <class T>
-void mirror_score_rows(MirrorResources& res, const kvevict::AnyPolicy& policy,
+void mirror_score_rows(MirrorResources& res, const kvevict_test::TestPolicy& policy,
                        const kvevict::KvView<const T>& cache, const kvevict::Evidence<>& evidence,
                        kvevict::ScoreView<> scores) {
   mirror_call(
@@ -94,9 +94,10 @@ void mirror_score_rows(MirrorResources& res, const kvevict::AnyPolicy& policy,
 
 template <class T, class Allocator>
 void mirror_evict_into(MirrorResources& res, kvevict::Selection& kept,
-                       const kvevict::AnyPolicy& policy, const kvevict::KvView<const T>& cache,
-                       const kvevict::Evidence<>& evidence, const kvevict::Budget& budget,
-                       const kvevict::Protect& protect, const Allocator& allocator) {
+                       const kvevict_test::TestPolicy& policy,
+                       const kvevict::KvView<const T>& cache, const kvevict::Evidence<>& evidence,
+                       const kvevict::Budget& budget, const kvevict::Protect& protect,
+                       const Allocator& allocator) {
   kvevict::Selection downloaded;
   mirror_call(
       res, cache.layout().total() == 0,
@@ -113,28 +114,29 @@ void mirror_evict_into(MirrorResources& res, kvevict::Selection& kept,
 
 }  // namespace kvevict_test
 
-#define KVEVICT_MIRROR_POLICIES(T)                                                               \
-  template <>                                                                                    \
-  void kvevict::score_rows(kvevict_test::MirrorResources& res, const kvevict::AnyPolicy& policy, \
-                           const kvevict::KvView<const T>& cache,                                \
-                           const kvevict::Evidence<>& evidence, kvevict::ScoreView<> scores) {   \
-    kvevict_test::mirror_score_rows(res, policy, cache, evidence, scores);                       \
-  }                                                                                              \
-  template <>                                                                                    \
-  void kvevict::evict_into(                                                                      \
-      kvevict_test::MirrorResources& res, kvevict::Selection& kept,                              \
-      const kvevict::AnyPolicy& policy, const kvevict::KvView<const T>& cache,                   \
-      const kvevict::Evidence<>& evidence, const kvevict::Budget& budget,                        \
-      const kvevict::Protect& protect, const kvevict::UniformBudget& allocator) {                \
-    kvevict_test::mirror_evict_into(res, kept, policy, cache, evidence, budget, protect,         \
-                                    allocator);                                                  \
-  }                                                                                              \
-  template <>                                                                                    \
-  void kvevict::evict_into(                                                                      \
-      kvevict_test::MirrorResources& res, kvevict::Selection& kept,                              \
-      const kvevict::AnyPolicy& policy, const kvevict::KvView<const T>& cache,                   \
-      const kvevict::Evidence<>& evidence, const kvevict::Budget& budget,                        \
-      const kvevict::Protect& protect, const kvevict::GlobalBudget& allocator) {                 \
-    kvevict_test::mirror_evict_into(res, kept, policy, cache, evidence, budget, protect,         \
-                                    allocator);                                                  \
+#define KVEVICT_MIRROR_POLICIES(T)                                                             \
+  template <>                                                                                  \
+  void kvevict::score_rows(kvevict_test::MirrorResources& res,                                 \
+                           const kvevict_test::TestPolicy& policy,                             \
+                           const kvevict::KvView<const T>& cache,                              \
+                           const kvevict::Evidence<>& evidence, kvevict::ScoreView<> scores) { \
+    kvevict_test::mirror_score_rows(res, policy, cache, evidence, scores);                     \
+  }                                                                                            \
+  template <>                                                                                  \
+  void kvevict::evict_into(                                                                    \
+      kvevict_test::MirrorResources& res, kvevict::Selection& kept,                            \
+      const kvevict_test::TestPolicy& policy, const kvevict::KvView<const T>& cache,           \
+      const kvevict::Evidence<>& evidence, const kvevict::Budget& budget,                      \
+      const kvevict::Protect& protect, const kvevict::UniformBudget& allocator) {              \
+    kvevict_test::mirror_evict_into(res, kept, policy, cache, evidence, budget, protect,       \
+                                    allocator);                                                \
+  }                                                                                            \
+  template <>                                                                                  \
+  void kvevict::evict_into(                                                                    \
+      kvevict_test::MirrorResources& res, kvevict::Selection& kept,                            \
+      const kvevict_test::TestPolicy& policy, const kvevict::KvView<const T>& cache,           \
+      const kvevict::Evidence<>& evidence, const kvevict::Budget& budget,                      \
+      const kvevict::Protect& protect, const kvevict::GlobalBudget& allocator) {               \
+    kvevict_test::mirror_evict_into(res, kept, policy, cache, evidence, budget, protect,       \
+                                    allocator);                                                \
   }

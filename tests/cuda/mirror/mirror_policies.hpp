@@ -5,23 +5,23 @@
 // with the CUDA backend's own resources. Everything but these calls mirrors op by op.
 #include "cuda/mirror/mirror_resources.hpp"
 #include "kvevict/allocators/global.hpp"
-#include "kvevict/any_policy.hpp"
 #include "kvevict/evict.hpp"
+#include "policies/test_policies.hpp"
 
-#define KVEVICT_MIRROR_POLICIES(T)                                                      \
-  template <>                                                                           \
-  void kvevict::score_rows(kvevict_test::MirrorResources&, const kvevict::AnyPolicy&,   \
-                           const kvevict::KvView<const T>&, const kvevict::Evidence<>&, \
-                           kvevict::ScoreView<>);                                       \
-  template <>                                                                           \
-  void kvevict::evict_into(kvevict_test::MirrorResources&, kvevict::Selection&,         \
-                           const kvevict::AnyPolicy&, const kvevict::KvView<const T>&,  \
-                           const kvevict::Evidence<>&, const kvevict::Budget&,          \
-                           const kvevict::Protect&, const kvevict::UniformBudget&);     \
-  template <>                                                                           \
-  void kvevict::evict_into(kvevict_test::MirrorResources&, kvevict::Selection&,         \
-                           const kvevict::AnyPolicy&, const kvevict::KvView<const T>&,  \
-                           const kvevict::Evidence<>&, const kvevict::Budget&,          \
+#define KVEVICT_MIRROR_POLICIES(T)                                                           \
+  template <>                                                                                \
+  void kvevict::score_rows(kvevict_test::MirrorResources&, const kvevict_test::TestPolicy&,  \
+                           const kvevict::KvView<const T>&, const kvevict::Evidence<>&,      \
+                           kvevict::ScoreView<>);                                            \
+  template <>                                                                                \
+  void kvevict::evict_into(kvevict_test::MirrorResources&, kvevict::Selection&,              \
+                           const kvevict_test::TestPolicy&, const kvevict::KvView<const T>&, \
+                           const kvevict::Evidence<>&, const kvevict::Budget&,               \
+                           const kvevict::Protect&, const kvevict::UniformBudget&);          \
+  template <>                                                                                \
+  void kvevict::evict_into(kvevict_test::MirrorResources&, kvevict::Selection&,              \
+                           const kvevict_test::TestPolicy&, const kvevict::KvView<const T>&, \
+                           const kvevict::Evidence<>&, const kvevict::Budget&,               \
                            const kvevict::Protect&, const kvevict::GlobalBudget&);
 
 KVEVICT_MIRROR_POLICIES(float)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Makes a compiler produce every kernel of the library: all policies of the list,
+// Makes a compiler produce every kernel of the library: all policies of the list, decorators,
 // allocators, forms of selections, compaction, statistics of queries, probes, factors of
 // projections and H2O's state, for each element type. Never run.
 #include <cstdint>
@@ -57,6 +57,18 @@ void divide_with_each(kvevict::CudaResources& res, const Inputs<T>& in,
 }
 
 template <class T>
+void decorate(kvevict::CudaResources& res, const Inputs<T>& in) {
+  using kvevict::KNorm;
+  using Decorated = kvevict::TypeList<kvevict::ChunkWise<KNorm>, kvevict::ValueWeighted<KNorm>,
+                                      kvevict::Blend<KNorm, KNorm>, kvevict::PerLayer<KNorm, KNorm>,
+                                      kvevict::SpanProtection<KNorm>, kvevict::SinkDetection<KNorm>,
+                                      kvevict::BlockStreaming<KNorm>>;
+  score_with_each(res, in, Decorated{});
+  divide_with_each(res, in, kvevict::AdaptiveBudget{}, kvevict::MassBudget{},
+                   kvevict::PyramidBudget{}, kvevict::SpreadBudget{}, kvevict::TableBudget{});
+}
+
+template <class T>
 void keep_state(kvevict::CudaResources& res, const Inputs<T>& in) {
   kvevict::H2O::BasicState<device> state(kvevict::H2O::published());
   state.observe(res, in.cache, *in.evidence.query_window);
@@ -70,8 +82,7 @@ void use_everything(kvevict::CudaResources& res) {
   const Inputs<T> inputs;
   score_with_each(res, inputs, kvevict::AllPolicies{});
   evict_with_any(res, inputs);
-  divide_with_each(res, inputs, kvevict::AdaptiveBudget{}, kvevict::MassBudget{},
-                   kvevict::PyramidBudget{}, kvevict::SpreadBudget{}, kvevict::TableBudget{});
+  decorate(res, inputs);
   keep_state(res, inputs);
 }
 
