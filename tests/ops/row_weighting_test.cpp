@@ -156,6 +156,23 @@ TEST_CASE("raised rows get the largest score of the others", "[ops][row_weightin
   REQUIRE(raised({5, -inf, -inf}, 1)[0] == -inf);
 }
 
+TEST_CASE("the last rows are raised, in heads of any length", "[ops][row_weighting]") {
+  const std::vector<std::int64_t> offsets = {0, 6, 6, 9, 10};
+  const auto raised = [&](const kvevict::RaisedRows<>& rows) {
+    return scores_of(
+        RowLayout<>::ragged(offsets.data(), 4),
+        [&](auto& res, auto out) { raise_rows(res, kvevict::Positions<>(), rows, out); },
+        {9, 4, 1, 3, 8, 8, 5, 6, 7, 2});
+  };
+  using V = std::vector<float>;
+  REQUIRE(raised({1, {}, 2}) == V{4, 4, 1, 3, 4, 4, 0, 0, 0, 0});
+  REQUIRE(raised({0, {}, 1}) == V{9, 4, 1, 3, 8, 9, 5, 6, 6, 0});
+  REQUIRE(raised({0, {}, 100}) == V(10, 0.0f));
+  // Whichever begins first, the last rows or a position.
+  const auto from = kvevict::PositionBound<>::at_first(kvevict::QueryPositions<>::consecutive(2));
+  REQUIRE(raised({0, from, 1}) == V{9, 4, 9, 9, 9, 9, 5, 6, 6, 0});
+}
+
 TEST_CASE("rows are raised by position in each head", "[ops][row_weighting]") {
   const std::vector<std::int64_t> offsets = {0, 4, 4, 7};
   const std::vector<std::int32_t> positions = {2, 5, 8, 9, 0, 1, 7};

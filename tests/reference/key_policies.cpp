@@ -59,6 +59,24 @@ Scores score(const StreamingLLM& policy, const Inputs& inputs) {
   return out;
 }
 
+std::vector<double> mean_similarity(const Matrix& rows, double threshold) {
+  std::vector<double> out(rows.rows, 0.0);
+  for (std::size_t i = 0; i < rows.rows; ++i) {
+    std::vector<double> similarity(rows.rows, 0.0);
+    std::size_t latest = rows.rows;
+    for (std::size_t j = 0; j < rows.rows; ++j) {
+      if (j == i) continue;
+      similarity[j] = cosine(&rows.data[i * rows.cols], &rows.data[j * rows.cols], rows.cols);
+      if (similarity[j] > threshold) latest = j;
+    }
+    if (latest < rows.rows) similarity[latest] = 0;
+    for (std::size_t j = 0; j < rows.rows; ++j) {
+      out[j] += similarity[j] / static_cast<double>(rows.rows);
+    }
+  }
+  return out;
+}
+
 std::vector<double> quadratic_form(const Matrix& keys, const Matrix& lambda, Covariance part) {
   std::vector<double> out(keys.rows, 0.0);
   if (part == Covariance::none) return out;

@@ -92,6 +92,87 @@ struct CapKV {
   bool pooled = false;
 };
 
+// Softmax weights of the last query on the rows at its position and below (arXiv 2401.06104).
+struct TOVA {
+  Reduction reduction = Reduction::mean;
+};
+
+// The same as kvpress has it: the mean over all heads of the layer, in each of them.
+struct LayerTOVA {};
+
+// Partitions of `lag` rows measured against the next one (arXiv 2504.04704): per channel u = (x -
+// min) / (max - min) of the next partition, constant channels left out; softmax over the partition
+// of the standard deviation of u over channels; mean of keys' and values'. Without cross_scoring
+// the rank of that / lag. Other rows get the largest; heads with fewer than skip_first + 2 lag rows
+// are ranked by recency.
+struct LagKV {
+  std::size_t lag = 128;
+  std::size_t skip_first = 4;
+  bool cross_scoring = false;
+};
+
+// score = -(filter . k) (arXiv 2503.02812).
+struct QFilter {};
+
+// Attention in both directions within chunks of rows, summed over the queries of the chunk; mean
+// over the group, times |v|, averaged over the kernel (arXiv 2507.08143). The first and last rows
+// that are skipped take no part; a query belongs to the last chunk that begins at its position or
+// below, to none in front of the rows that take part, or at or behind a row that is skipped at the
+// end.
+struct NonCausalAttention {
+  std::size_t chunk = 256;
+  bool padded = false;  // zero keys and queries fill up the last chunk and take part
+  std::size_t kernel = 3;
+  bool scale_logits = false;
+  Reduction reduction = Reduction::mean;
+};
+
+// x_i^T (noise I + sum x x^T)^-1 x_i of keys less their mean, times the sketch where `sketched`.
+struct LeverageScore {
+  bool before_rope = true;
+  Noise noise = {false, 0.01};
+  bool sketched = false;
+};
+
+// blending * z(leverage) + z(attention), z-scores over the rows of a head that are not skipped;
+// those get the largest score.
+struct Compactor {
+  LeverageScore leverage;
+  NonCausalAttention attention;
+  double blending = 0.35;
+  std::size_t skip_first = 8;
+  std::size_t skip_last = 4;
+};
+
+// The last and the first of these as kvpress has them: z-scores over the rows of all heads.
+struct LayerNonCausalAttention {
+  NonCausalAttention attention;
+};
+struct LayerCompactor {
+  Compactor compactor;
+};
+
+// lambda I - (1 - lambda) R (arXiv 2505.24133): I the attention of the last `window` queries, mean,
+// maximum over `kernel` rows before the window and over the group; R the softmax of the mean cosine
+// with the other rows, without the latest other row above the threshold of each. Window rows get
+// the largest score.
+struct RKV {
+  std::size_t window = 8;
+  std::size_t kernel = 7;
+  double lambda = 0.1;
+  double threshold = 0.5;
+  Reduction reduction = Reduction::max;
+};
+
+// Shares of the squared norms of keys and values in windows of rows, the last one cut (arXiv
+// 2509.15038); divided by their sum. The first skip_first rows get the largest score.
+struct CurDKV {
+  enum class Leverage { key, value, average, product };
+  Leverage leverage = Leverage::product;
+  std::size_t window = 16;  // 0: all rows
+  std::size_t skip_first = 4;
+};
+
 Scores score(const KNorm& policy, const Inputs& inputs);
 Scores score(const KeyDiff& policy, const Inputs& inputs);
 Scores score(const StreamingLLM& policy, const Inputs& inputs);
@@ -100,6 +181,21 @@ Scores score(const ProbeAttention& policy, const Inputs& inputs);
 Scores score(const ExpectedAttention& policy, const Inputs& inputs);
 Scores score(const Jacap& policy, const Inputs& inputs);
 Scores score(const CapKV& policy, const Inputs& inputs);
+Scores score(const TOVA& policy, const Inputs& inputs);
+Scores score(const LayerTOVA& policy, const Inputs& inputs);
+Scores score(const LagKV& policy, const Inputs& inputs);
+Scores score(const QFilter& policy, const Inputs& inputs);
+Scores score(const CurDKV& policy, const Inputs& inputs);
+Scores score(const RKV& policy, const Inputs& inputs);
+Scores score(const NonCausalAttention& policy, const Inputs& inputs);
+Scores score(const LeverageScore& policy, const Inputs& inputs);
+Scores score(const Compactor& policy, const Inputs& inputs);
+Scores score(const LayerNonCausalAttention& policy, const Inputs& inputs);
+Scores score(const LayerCompactor& policy, const Inputs& inputs);
+
+// Mean cosine of each row with all others of the head, without the latest other row above the
+// threshold of each.
+std::vector<double> mean_similarity(const Matrix& rows, double threshold);
 
 // k_i^T Lambda k_i for every row: 0 for `none`.
 std::vector<double> quadratic_form(const Matrix& keys, const Matrix& lambda, Covariance part);

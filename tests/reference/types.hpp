@@ -68,6 +68,10 @@ struct Inputs {
 
   Matrix output_projection;  // [hidden, query_head * value_dim]
 
+  Matrix query_filter;     // [kv_head, dim]
+  Heads keys_before_rope;  // as keys, or empty
+  Heads sketches;          // [kv_head][dim, width], or empty
+
   std::size_t kv_heads() const { return keys.size(); }
   std::size_t query_heads() const;
   std::size_t group() const { return query_heads() / kv_heads(); }

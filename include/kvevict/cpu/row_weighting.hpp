@@ -63,8 +63,10 @@ inline void raise_rows_impl(Resources& res, const Positions<>& positions,
   if (res.workspace().counting()) return;
   res.parallel_for(scores.layout.heads(), [&](std::int64_t h, int) {
     const std::int64_t rows = scores.layout.rows(h);
-    const std::int64_t end = positions.row(h, scores.layout).count_below(raised.from.of(h), rows);
-    const std::int64_t begin = std::min(raised.first, end);
+    const std::int64_t behind =
+        positions.row(h, scores.layout).count_below(raised.from.of(h), rows);
+    const std::int64_t begin = std::min(raised.first, behind);
+    const std::int64_t end = std::max(begin, std::min(behind, rows - raised.last));
     float* out = scores.head(h);
     float largest = std::numeric_limits<float>::quiet_NaN();
     for (std::int64_t i = begin; i < end; ++i) {

@@ -127,6 +127,16 @@ struct GramTile {
     }
   }
 
+  /// Turns staged rows x, each times its weight, into x - centre times it, `centre`[dim].
+  __device__ static void subtract(const float* centre, std::int64_t dim, std::int64_t channel,
+                                  const Number* weights, Number* staged) {
+    KVEVICT_NO_UNROLL
+    for (int e = static_cast<int>(threadIdx.x); e < depth * side; e += 128) {
+      const std::int64_t c = channel + e % side;
+      if (c < dim) staged[e] -= static_cast<Number>(centre[c]) * weights[e / side];
+    }
+  }
+
  private:
   __device__ void add_row(const Number* x, const Number* y) {
     Number of_x[8 / vector][vector];

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kvevict/core/row_range.hpp"
 #include "kvevict/core/rows_view.hpp"
 #include "kvevict/core/scores.hpp"
 #include "kvevict/cuda/launch.cuh"
@@ -22,6 +23,23 @@ __device__ inline double inverse_of_root(std::uint32_t bits) {
   return bits == 0 ? 0.0 : 1.0 / root;
 }
 
+/// For kernels that take a range of each head's rows and a vector off them: [head][dim].
+struct CentredRows {
+  const float* centres = nullptr;
+  RowRange range = {};
+
+  __device__ const float* of_head(std::int64_t head, std::int64_t dim) const {
+    return centres + head * dim;
+  }
+  /// Leaves the range of a head's rows, and returns its first.
+  template <class T>
+  __device__ std::int64_t cut(HeadView<T, MemorySpace::device>& head) const {
+    const std::int64_t first = range.begin(head.rows);
+    head = head.slice(first, range.count(head.rows));
+    return first;
+  }
+};
+
 /// Arguments of the kernel: matrix m of the factors belongs to block first + m of the roots and
 /// scores, which belongs to head (first + m) / group of the rows.
 struct Leverages {
@@ -33,6 +51,7 @@ struct Leverages {
   bool lower_triangular = false;              ///< factors have nothing above the diagonal
   const CapacityOutcome* outcomes = nullptr;  ///< of the matrices: 0 throughout unless usable
   const std::uint32_t* largest = nullptr;     ///< bits of the unit of the roots of each matrix
+  CentredRows centred = {};                   ///< for kernels that centre their rows
 };
 
 namespace detail {
@@ -76,7 +95,7 @@ __device__ void add_lower(Product& product, const float* a, const float* b, int 
 /// registers. 2 dim^2 flops a row (a little more than half for a lower triangle) for dim elements
 /// of the cache, which are read from memory once (again from the cache when dim > Columns), and
 /// Columns floats of F for each of them from the L2 cache: bound by fp32 arithmetic.
-template <class T, int Columns>
+template <class T, int Columns, bool Centred>
 __global__ void __launch_bounds__(128, Columns > 64 ? 3 : 4)
     leverage_rows(RowsView<const T, MemorySpace::device> values, Leverages task,
                   std::int64_t tiles) {
@@ -84,12 +103,19 @@ __global__ void __launch_bounds__(128, Columns > 64 ? 3 : 4)
   const int thread = static_cast<int>(threadIdx.x);
   const std::int64_t m = blockIdx.x / tiles;
   const std::int64_t block = task.first + m;
-  const auto head = values.head(block / task.group);
+  auto head = values.head(block / task.group);
+  const float* roots = task.roots.head(block);
+  float* scores = task.scores.head(block);
+  if constexpr (Centred) {
+    const std::int64_t skipped = task.centred.cut(head);
+    roots += skipped;
+    scores += skipped;
+  }
   const std::int64_t first_row = blockIdx.x % tiles * Product::rows;
   const std::int64_t left = head.rows - first_row;
   if (left <= 0) return;
   const int count = static_cast<int>(left < Product::rows ? left : Product::rows);
-  float* scores = task.scores.head(block) + first_row;
+  scores += first_row;
   if (task.outcomes != nullptr && task.outcomes[m] != CapacityOutcome::usable) {
     if (thread < count) scores[thread] = 0.0f;
     return;
@@ -116,6 +142,15 @@ __global__ void __launch_bounds__(128, Columns > 64 ? 3 : 4)
       stage_rows<Columns, float>(HeadRows<float>{factor, column, outputs - column},
                                  factor.channel_stride, dim, whole_factor, k, b);
       __syncthreads();
+      if constexpr (Centred) {
+        const float* centre = task.centred.of_head(block / task.group, dim);
+        KVEVICT_NO_UNROLL
+        for (int e = thread; e < Product::rows * Product::depth; e += 128) {
+          const int c = k + e % Product::depth;
+          if (c < dim) a[e / Product::depth * Product::pitch + e % Product::depth] -= centre[c];
+        }
+        __syncthreads();
+      }
       add_lower(product, a, b, dim - k, task.lower_triangular ? k - column : 0);
     }
     double squares[Product::row_count];
@@ -125,20 +160,19 @@ __global__ void __launch_bounds__(128, Columns > 64 ? 3 : 4)
   }
   if (thread >= count) return;
   const double unit = task.largest != nullptr ? inverse_of_root(task.largest[m]) : 1.0;
-  const double length =
-      sqrt(total) * unit * static_cast<double>(task.roots.head(block)[first_row + thread]);
+  const double length = sqrt(total) * unit * static_cast<double>(roots[first_row + thread]);
   scores[thread] = static_cast<float>(length * length);
 }
 
 }  // namespace detail
 
 /// scores[i] = |F (root_i v_i)|^2 for `matrices` matrices, in one launch.
-template <class T>
+template <class T, bool Centred = false>
 void enqueue_leverages(Resources& res, const RowsView<const T, MemorySpace::device>& values,
                        const Leverages& task, std::int64_t matrices) {
   const std::int64_t tiles = tiles_of(values.layout().longest(), 64);
   with_tile_columns(task.factors.shape[1], [&](auto columns) {
-    launch(res, "leverage_rows", detail::leverage_rows<T, decltype(columns)::value>,
+    launch(res, "leverage_rows", detail::leverage_rows<T, decltype(columns)::value, Centred>,
            matrices * tiles, 128, 0, values, task, tiles);
   });
 }

@@ -62,9 +62,12 @@ struct OtherRows {
   RowLayout<MemorySpace::device> layout;
 
   __device__ RowSpan operator()(std::int64_t head) const {
-    const std::int64_t end = count_below<score_threads>(positions.row(head, layout),
-                                                        raised.from.of(head), layout.rows(head));
-    return {raised.first < end ? raised.first : end, end};
+    const std::int64_t rows = layout.rows(head);
+    const std::int64_t behind =
+        count_below<score_threads>(positions.row(head, layout), raised.from.of(head), rows);
+    const std::int64_t begin = raised.first < behind ? raised.first : behind;
+    const std::int64_t end = behind < rows - raised.last ? behind : rows - raised.last;
+    return {begin, begin < end ? end : begin};
   }
 };
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kvevict/core/row_range.hpp"
 #include "kvevict/core/rows_view.hpp"
 #include "kvevict/core/scores.hpp"
 #include "kvevict/cuda/gram_tile.cuh"
@@ -24,6 +25,7 @@ struct Grams {
   std::int64_t first = 0;
   const std::uint32_t* largest = nullptr;  ///< bits of the unit of the roots of each matrix
   const std::uint8_t* wanted = nullptr;    ///< which matrices to compute; null: all
+  CentredRows centred = {};                ///< for kernels that centre their rows
 };
 
 /// How the work is cut. Each head's rows are split by their number alone, and the sums of the
@@ -124,7 +126,7 @@ struct SplitResult {
 /// rows. dim^2 flops a row for the triangle (1.1 to 1.5 times that with the tiles on the
 /// diagonal, 1.9 for dim 80) and dim elements of the cache, each read by every tile that needs it,
 /// from the L2 cache but for the first time: bound by arithmetic, in fp32 or double.
-template <class T, class Number>
+template <class T, class Number, bool Centred>
 __global__ void __launch_bounds__(128, 3) gram_tiles(RowsView<const T, MemorySpace::device> values,
                                                      Grams task, GramPlan plan, double* partials) {
   using Tile = GramTile<Number>;
@@ -133,7 +135,9 @@ __global__ void __launch_bounds__(128, 3) gram_tiles(RowsView<const T, MemorySpa
   const TriangleTile tile(blockIdx.x / plan.split_blocks % plan.tiles);
   if (task.wanted != nullptr && task.wanted[m] == 0) return;
   const std::int64_t block = task.first + m;
-  const auto head = values.head(block / task.group);
+  auto head = values.head(block / task.group);
+  const float* roots = task.roots.head(block);
+  if constexpr (Centred) roots += task.centred.cut(head);
   const std::int64_t rows = head.rows;
   const std::int64_t length = GramPlan::Splits::length(rows);
   const std::int64_t splits = rows > length ? GramPlan::Splits::count(rows) : 1;
@@ -155,7 +159,6 @@ __global__ void __launch_bounds__(128, 3) gram_tiles(RowsView<const T, MemorySpa
   const bool idle = first_row + Tile::warp_row() >= dim ||
                     first_column + Tile::warp_column() >= dim ||
                     (diagonal && Tile::warp_row() < Tile::warp_column());
-  const float* roots = task.roots.head(block);
   const std::uint32_t* largest = task.largest != nullptr ? task.largest + m : nullptr;
 
   for (std::int64_t split = first_split; split < end_split; ++split) {
@@ -170,6 +173,12 @@ __global__ void __launch_bounds__(128, 3) gram_tiles(RowsView<const T, MemorySpa
         Tile::stage(head, whole, row + k, end, first_row, weights + k, a);
         if (!diagonal) Tile::stage(head, whole, row + k, end, first_column, weights + k, b);
         __syncthreads();
+        if constexpr (Centred) {
+          const float* centre = task.centred.of_head(block / task.group, dim);
+          Tile::subtract(centre, dim, first_row, weights + k, a);
+          if (!diagonal) Tile::subtract(centre, dim, first_column, weights + k, b);
+          __syncthreads();
+        }
         if (!idle) product.add(a, b);
       }
       __syncthreads();  // the weights have been used
@@ -199,7 +208,7 @@ static __global__ void __launch_bounds__(128)
   const std::int64_t m = blockIdx.x / plan.tiles;
   const TriangleTile tile(blockIdx.x % plan.tiles);
   if (task.wanted != nullptr && task.wanted[m] == 0) return;
-  const std::int64_t rows = layout.rows((task.first + m) / task.group);
+  const std::int64_t rows = task.centred.range.count(layout.rows((task.first + m) / task.group));
   const std::int64_t splits =
       rows > GramPlan::Splits::length(rows) ? GramPlan::Splits::count(rows) : 1;
   const double* of_tile = partials + blockIdx.x * plan.split_blocks * side * side;
@@ -233,10 +242,10 @@ static __global__ void __launch_bounds__(128)
 
 /// gram[m] = sum_i root_i^2 v_i v_i^T, both triangles, with products and short sums in `Number`.
 /// `partials` holds plan.partial_size() doubles.
-template <class Number, class T>
+template <class Number, class T, bool Centred = false>
 void enqueue_grams(Resources& res, const RowsView<const T, MemorySpace::device>& values,
                    const Grams& task, const GramPlan& plan, double* partials) {
-  launch(res, "gram_tiles", detail::gram_tiles<T, Number>,
+  launch(res, "gram_tiles", detail::gram_tiles<T, Number, Centred>,
          plan.matrices * plan.tiles * plan.split_blocks, 128, 0, values, task, plan, partials);
   if (plan.split_blocks > 1) {
     launch(res, "add_gram_splits", detail::add_gram_splits, plan.matrices * plan.tiles, 128, 0,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "kvevict/core/config.hpp"
@@ -25,6 +26,17 @@ KVEVICT_HOST_DEVICE constexpr std::uint64_t random_bits(std::uint64_t seed, std:
 KVEVICT_HOST_DEVICE constexpr float random_uniform(std::uint64_t seed, std::uint64_t stream,
                                                    std::uint64_t counter) {
   return static_cast<float>(random_bits(seed, stream, counter) >> 40) * 0x1p-24f;
+}
+
+/// Standard normal (Box and Muller 1958), from 53 bits each of two draws.
+KVEVICT_HOST_DEVICE inline double random_normal(std::uint64_t seed, std::uint64_t stream,
+                                                std::uint64_t counter) {
+  constexpr double two_pi = 6.283185307179586;
+  const std::uint64_t radius = random_bits(seed, stream, 2 * counter) >> 11;
+  const std::uint64_t angle = random_bits(seed, stream, 2 * counter + 1) >> 11;
+  const double uniform = static_cast<double>(radius + 1) * 0x1p-53;  // in (0, 1]
+  return std::sqrt(-2.0 * std::log(uniform)) *
+         std::cos(two_pi * (static_cast<double>(angle) * 0x1p-53));
 }
 
 }  // namespace kvevict

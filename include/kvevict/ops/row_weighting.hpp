@@ -64,12 +64,13 @@ void weight_by_norm(R& res, const RowsView<T, R::space>& rows,
   weight_by_norm_impl(res, rows, transforms, group, epsilon, domain, scores);
 }
 
-/// Rows that a policy leaves out of its normaliser and therefore ranks first: the first `first`
-/// rows of a head and those at positions from `from` on.
+/// Rows that a policy leaves out of its normaliser and therefore ranks first: the first `first` and
+/// the last `last` rows of a head and those at positions from `from` on.
 template <MemorySpace S = MemorySpace::host>
 struct RaisedRows {
   std::int64_t first = 0;
   PositionBound<S> from = {};
+  std::int64_t last = 0;
 };
 
 /// Gives the raised rows of each head the largest score among its other rows, so that a caller who

@@ -2,6 +2,7 @@
 #include "cuda/mirror/mirror_device.cuh"
 #include "cuda/mirror/mirror_ops.hpp"
 #include "kvevict/cuda/capacity.cuh"
+#include "kvevict/cuda/centred_leverage.cuh"
 
 namespace kvevict_test {
 
@@ -34,6 +35,18 @@ void capacity_scores_impl(MirrorResources& res, const RowsView<T>& values, Score
                  scores);
 }
 
+template <class T>
+void centred_leverage_impl(MirrorResources& res, const RowsView<T>& rows,
+                           MatrixBatchView<const float> transforms, const RowRange& range,
+                           Noise noise, ScoreView<> scores) {
+  KVEVICT_MIRROR(centred_leverage, rows, transforms, range, noise, scores);
+}
+
+void gaussian_sketch_impl(MirrorResources& res, std::uint64_t seed, std::int64_t width,
+                          MatrixView<float> sketch) {
+  KVEVICT_MIRROR(gaussian_sketch, seed, width, sketch);
+}
+
 #define KVEVICT_MIRROR_OPS(T)                                                                 \
   template void weighted_gram_impl(MirrorResources&, const RowsView<T>&, ScoreView<>,         \
                                    std::int64_t, MatrixBatchView<double>);                    \
@@ -42,7 +55,10 @@ void capacity_scores_impl(MirrorResources& res, const RowsView<T>& values, Score
                                      ScoreView<>);                                            \
   template void capacity_scores_impl(MirrorResources&, const RowsView<T>&, ScoreView<>,       \
                                      MatrixBatchView<const float>, Noise, std::int64_t,       \
-                                     ScoreView<>, ScoreView<>);
+                                     ScoreView<>, ScoreView<>);                               \
+  template void centred_leverage_impl(MirrorResources&, const RowsView<T>&,                   \
+                                      MatrixBatchView<const float>, const RowRange&, Noise,   \
+                                      ScoreView<>);
 
 KVEVICT_MIRROR_ELEMENTS(KVEVICT_MIRROR_OPS)
 

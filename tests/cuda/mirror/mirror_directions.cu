@@ -2,6 +2,7 @@
 #include "cuda/mirror/mirror_device.cuh"
 #include "cuda/mirror/mirror_ops.hpp"
 #include "kvevict/cuda/key_direction.cuh"
+#include "kvevict/cuda/key_similarity.cuh"
 #include "kvevict/cuda/row_norms.cuh"
 
 namespace kvevict_test {
@@ -26,11 +27,18 @@ void cosine_impl(MirrorResources& res, const RowsView<T>& rows, MatrixView<const
   KVEVICT_MIRROR(cosine, rows, directions, group, scale, scores);
 }
 
+template <class T>
+void mean_similarity_impl(MirrorResources& res, const RowsView<T>& rows, float threshold,
+                          ScoreView<> out) {
+  KVEVICT_MIRROR(mean_similarity, rows, threshold, out);
+}
+
 #define KVEVICT_MIRROR_OPS(T)                                                                 \
   template void row_norms_impl(MirrorResources&, const RowsView<T>&, float, ScoreView<>);     \
   template void mean_direction_impl(MirrorResources&, const RowsView<T>&, MatrixView<float>); \
   template void cosine_impl(MirrorResources&, const RowsView<T>&, MatrixView<const float>,    \
-                            std::int64_t, float, ScoreView<>);
+                            std::int64_t, float, ScoreView<>);                                \
+  template void mean_similarity_impl(MirrorResources&, const RowsView<T>&, float, ScoreView<>);
 
 KVEVICT_MIRROR_ELEMENTS(KVEVICT_MIRROR_OPS)
 

@@ -10,8 +10,11 @@
 #include "kvevict/math/mean_rotation.hpp"
 #include "kvevict/ops/attention_statistic.hpp"
 #include "kvevict/ops/capacity.hpp"
+#include "kvevict/ops/centred_leverage.hpp"
+#include "kvevict/ops/chunk_attention.hpp"
 #include "kvevict/ops/global_heads.hpp"
 #include "kvevict/ops/group_reduction.hpp"
+#include "kvevict/ops/lag_scores.hpp"
 #include "kvevict/ops/pooling.hpp"
 #include "kvevict/ops/projected_norms.hpp"
 #include "kvevict/ops/query_logits.hpp"
@@ -67,6 +70,20 @@ void attention_statistic_impl(MirrorResources& res, const kvevict::RowsView<T>& 
                               float scale, kvevict::AttentionStatistic statistic, float decay,
                               kvevict::ScoreView<> out);
 
+template <class T>
+void lag_deviation_impl(MirrorResources& res, const kvevict::RowsView<T>& rows,
+                        const kvevict::LagPartitions& partitions, kvevict::ScoreView<> out);
+
+template <class T>
+void chunk_attention_impl(MirrorResources& res, const kvevict::RowsView<T>& keys,
+                          const kvevict::Positions<>& positions,
+                          const kvevict::QueryWindow<>& window, std::int64_t group,
+                          const kvevict::RowRange& range, std::int64_t chunk,
+                          kvevict::ChunkPadding padding, float scale, kvevict::ScoreView<> out);
+template <class T>
+void mean_similarity_impl(MirrorResources& res, const kvevict::RowsView<T>& rows, float threshold,
+                          kvevict::ScoreView<> out);
+
 // Capacity.
 template <class T>
 void weighted_gram_impl(MirrorResources& res, const kvevict::RowsView<T>& values,
@@ -85,6 +102,13 @@ void capacity_scores_impl(MirrorResources& res, const kvevict::RowsView<T>& valu
                           kvevict::MatrixBatchView<const float> transforms, kvevict::Noise noise,
                           std::int64_t group, kvevict::ScoreView<> leverage_roots,
                           kvevict::ScoreView<> scores);
+template <class T>
+void centred_leverage_impl(MirrorResources& res, const kvevict::RowsView<T>& rows,
+                           kvevict::MatrixBatchView<const float> transforms,
+                           const kvevict::RowRange& range, kvevict::Noise noise,
+                           kvevict::ScoreView<> scores);
+void gaussian_sketch_impl(MirrorResources& res, std::uint64_t seed, std::int64_t width,
+                          kvevict::MatrixView<float> sketch);
 template <class T>
 void projection_factors_impl(MirrorResources& res, kvevict::MatrixView<T> w_o,
                              kvevict::MatrixBatchView<float> factors);
@@ -141,6 +165,17 @@ void remaining_mass_impl(MirrorResources& res, kvevict::ScoreView<> scores,
                          kvevict::ScoreView<> out);
 void effective_rows_impl(MirrorResources& res, kvevict::ScoreView<> scores, kvevict::Spread spread,
                          double* out);
+void window_shares_impl(MirrorResources& res, kvevict::ScoreView<> scores, std::int64_t window,
+                        kvevict::ReductionDomain domain);
+void weighted_sum_impl(MirrorResources& res, kvevict::ScoreView<> a, float weight_a,
+                       kvevict::ScoreView<> b, float weight_b, kvevict::ScoreView<> out);
+void multiply_scores_impl(MirrorResources& res, kvevict::ScoreView<> factors,
+                          kvevict::ScoreView<> scores);
+void standardise_impl(MirrorResources& res, const kvevict::RowRange& range,
+                      kvevict::ScoreView<> scores);
+void lag_scores_impl(MirrorResources& res, kvevict::ScoreView<> keys, kvevict::ScoreView<> values,
+                     const kvevict::LagPartitions& partitions, bool ranks,
+                     kvevict::ScoreView<> scores);
 void copy_mass_impl(MirrorResources& res, const kvevict::AttentionMass<>& mass,
                     kvevict::ScoreView<> scores);
 

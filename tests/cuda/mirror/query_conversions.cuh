@@ -103,6 +103,18 @@ inline kvevict::ProbeQueries<device_space> on_device(Transfers& transfers, const
   return out;
 }
 
+/// A window of a cache with this many heads.
+struct OfWindow {
+  const kvevict::QueryWindow<>& window;
+  std::int64_t kv_heads;
+};
+
+inline kvevict::QueryWindow<device_space> on_device(Transfers& transfers, const OfWindow& of) {
+  const auto& [queries, positions] = of.window;
+  return {on_device(transfers, queries),
+          on_device(transfers, OfQueries{positions, of.kv_heads, queries.count()})};
+}
+
 struct OfBound {
   const kvevict::PositionBound<>& bound;
   std::int64_t kv_heads;
@@ -119,7 +131,8 @@ struct OfRaised {
 };
 
 inline kvevict::RaisedRows<device_space> on_device(Transfers& transfers, const OfRaised& of) {
-  return {of.raised.first, on_device(transfers, OfBound{of.raised.from, of.kv_heads})};
+  return {of.raised.first, on_device(transfers, OfBound{of.raised.from, of.kv_heads}),
+          of.raised.last};
 }
 
 template <class T>
