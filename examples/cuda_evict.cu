@@ -146,7 +146,7 @@ int run(const Options& options, const kvevict::AnyPolicy& policy) {
   kvevict::Evidence<device> evidence{.query_stats = stats.view()};
   // [/cuda]
   const MoreEvidence<kvevict::CudaResources> more(res, policy, cache, queries, rope);
-  more.add_to(evidence);
+  more.add_to(cache, evidence);
   print_workspace(kvevict::workspace_bytes(res, policy, cache, evidence, budget, protect));
 
   // [cuda]

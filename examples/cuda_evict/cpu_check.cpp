@@ -61,7 +61,7 @@ Comparison compare_with_cpu(const HostHeads<T>& heads, const kvevict::AnyPolicy&
       {.next_position = layout.longest(), .covariance = wanted_covariance(policy)});
   kvevict::Evidence<> evidence{.query_stats = stats.view()};
   const MoreEvidence<kvevict::CpuResources> more(res, policy, cache, queries, rope);
-  more.add_to(evidence);
+  more.add_to(cache, evidence);
 
   std::vector<float> scores(static_cast<std::size_t>(layout.total()));
   const kvevict::ScoreView<> view{scores.data(), layout};

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 #include <variant>
 
 #include "kvevict/any_policy.hpp"
@@ -41,8 +42,16 @@ class MoreEvidence {
     }
   }
 
-  /// The added views refer to this object.
-  void add_to(kvevict::Evidence<space>& evidence) const {
+  /// The added views refer to this object. The cached keys stand for those before RoPE, and the
+  /// statistics of each group's first query head for a query filter.
+  template <class T>
+  void add_to(const kvevict::KvView<T, space>& cache, kvevict::Evidence<space>& evidence) const {
+    evidence.keys_before_rope = {
+        kvevict::RowsView<const std::remove_const_t<T>, space>(cache.keys())};
+    kvevict::MatrixView<const float, space> filter = evidence.query_stats->mean;
+    filter.stride[0] *= filter.shape[0] / cache.heads();
+    filter.shape[0] = cache.heads();
+    evidence.query_filter = {filter};
     evidence.query_window = window_;
     if (probes_) evidence.probes = probes_->view();
     if (mass_) evidence.attention_mass = mass_->mass();

@@ -61,6 +61,13 @@ void ContextEvidence::collect(kvevict::CpuResources& res, const mini_llama::Mode
   if (needs.contains(EvidenceKind::output_projection) && !projection_) {
     projection_ = projection_of(res, model);
   }
+  if (needs.contains(EvidenceKind::query_filter) && query_filters_.empty()) {
+    const mini_llama::CacheShape& shape = cache.shape();
+    query_filters_ = query_filters(res, queries.post_rope_view(), shape.layers * shape.kv_heads);
+  }
+  if (needs.contains(EvidenceKind::keys_before_rope) && !keys_before_rope_) {
+    with_view(cache, [&](const auto& view) { keys_before_rope_.emplace(view, rope); });
+  }
   if (needs.contains(EvidenceKind::attention_mass)) {
     const auto& h2o = std::get<kvevict::H2O>(policy.variant());
     if (observed_ != h2o) {
@@ -78,6 +85,12 @@ kvevict::Evidence<> ContextEvidence::view() {
   if (probes_) evidence.probes = probes_->view();
   if (projection_) evidence.output_projection = projection_->view();
   if (mass_) evidence.attention_mass = mass_->mass();
+  if (keys_before_rope_) evidence.keys_before_rope = keys_before_rope_->view();
+  if (!query_filters_.empty()) {
+    const std::int64_t dim = window_->queries.dim();
+    evidence.query_filter = {kvevict::MatrixView<const float>::packed(
+        query_filters_.data(), static_cast<std::int64_t>(query_filters_.size()) / dim, dim)};
+  }
   return evidence;
 }
 

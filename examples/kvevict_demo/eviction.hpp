@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include <kvevict/any_policy.hpp>
 #include <kvevict/cpu/resources.hpp>
@@ -10,6 +11,7 @@
 #include <kvevict/probes.hpp>
 #include <kvevict/query_stats.hpp>
 
+#include "key_evidence.hpp"
 #include "mini_llama/engine.hpp"
 #include "options.hpp"
 #include "query_capture.hpp"
@@ -33,6 +35,8 @@ class ContextEvidence {
   std::optional<kvevict::QueryStats> stats_;
   std::optional<kvevict::Probes> probes_;
   std::optional<kvevict::ProjectionFactors> projection_;
+  std::optional<UnrotatedKeys> keys_before_rope_;
+  std::vector<float> query_filters_;
   std::optional<kvevict::H2O> observed_;  // whose mass it is
   std::optional<kvevict::H2O::State> mass_;
 };

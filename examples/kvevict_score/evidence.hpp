@@ -33,6 +33,8 @@ class PreparedEvidence {
     if (wanted.contains(EvidenceKind::probes)) add_probes();
     if (wanted.contains(EvidenceKind::attention_mass)) add_mass(cache);
     if (wanted.contains(EvidenceKind::output_projection)) add_projection();
+    if (wanted.contains(EvidenceKind::query_filter)) add_filter();
+    if (wanted.contains(EvidenceKind::keys_before_rope)) add_keys();
   }
   PreparedEvidence(const PreparedEvidence&) = delete;
   PreparedEvidence& operator=(const PreparedEvidence&) = delete;
@@ -203,15 +205,48 @@ class PreparedEvidence {
     notes_.push_back("output projection: " + std::to_string(heads) + " query heads");
   }
 
+  void add_filter() {
+    if (options_.query_filter.empty()) fail("--query-filter FILE");
+    const FloatArray filter = read_npy(options_.query_filter);
+    require_axes(filter, 2, "[kv_head, dim]");
+    require_same(filter, "heads", filter.shape[0], arrays_.heads(), arrays_.keys.file);
+    require_same(filter, "channels", filter.shape[1], arrays_.keys.shape[2], arrays_.keys.file);
+    std::visit([&](const auto& values) { filter_.assign(values.begin(), values.end()); },
+               filter.values);
+    view_.query_filter = {
+        kvevict::MatrixView<const float>::packed(filter_.data(), filter.shape[0], filter.shape[1])};
+    notes_.push_back("query filter: " + std::to_string(filter.shape[0]) + " directions");
+  }
+
+  void add_keys() {
+    if (options_.keys_pre_rope.empty()) fail("--keys-pre-rope FILE");
+    keys_ = read_npy(options_.keys_pre_rope);
+    require_axes(keys_, 3, "[kv_head, row, dim] with at least one head and channel");
+    require_same(keys_, "heads", keys_.shape[0], arrays_.heads(), arrays_.keys.file);
+    require_same(keys_, "rows", keys_.shape[1], arrays_.rows(), arrays_.keys.file);
+    require_same(keys_, "channels", keys_.shape[2], arrays_.keys.shape[2], arrays_.keys.file);
+    std::visit(
+        [&](const auto& values) {
+          using Element = typename std::decay_t<decltype(values)>::value_type;
+          view_.keys_before_rope = {kvevict::RowsView<const Element>::strided(
+              values.data(), keys_.shape[0], keys_.shape[1], keys_.shape[2],
+              keys_.shape[1] * keys_.shape[2], keys_.shape[2])};
+        },
+        keys_.values);
+    notes_.push_back("keys before RoPE: " + std::to_string(keys_.shape[1]) + " rows");
+  }
+
   kvevict::CpuResources& res_;
   const kvevict::AnyPolicy& policy_;
   const CacheArrays& arrays_;
   const Options& options_;
   FloatArray queries_;
+  FloatArray keys_;
   std::optional<kvevict::QueryStats> stats_;
   std::optional<kvevict::Probes> probes_;
   std::optional<kvevict::ProjectionFactors> projection_;
   std::optional<kvevict::H2O::State> mass_;
+  std::vector<float> filter_;
   kvevict::Evidence<> view_;
   std::vector<std::string> notes_;
 };

@@ -64,6 +64,10 @@ constexpr command_line::Option<Options> table[] = {
      store<&Options::probe_mask>},
     {"--output-projection", "FILE", "[hidden, query_head * dim]",
      store_text<&Options::output_projection>},
+    {"--keys-pre-rope", "FILE", "[kv_head, row, dim], the cached rows' keys before RoPE",
+     store_text<&Options::keys_pre_rope>},
+    {"--query-filter", "FILE", "[kv_head, dim], a direction for each KV head",
+     store_text<&Options::query_filter>},
 
     {"", "", "Budget: one of the first three, or none to score only", nullptr},
     {"--evict-ratio", "R", "evict this fraction of the rows", store<&Options::evict_ratio>},

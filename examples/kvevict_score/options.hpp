@@ -42,10 +42,12 @@ struct Options {
 
   std::string keys;
   std::string values;
+  std::string keys_pre_rope;
   std::string queries;
   std::optional<QueryFrame> queries_are;
   std::string output_projection;
   std::string probes;
+  std::string query_filter;
   kvevict::ProbeMask probe_mask = kvevict::ProbeMask::none;
 
   std::optional<double> rope_theta;

@@ -41,6 +41,12 @@ Evidence<> without(Evidence<> evidence, EvidenceKind kind) {
     case EvidenceKind::output_projection:
       evidence.output_projection.reset();
       break;
+    case EvidenceKind::query_filter:
+      evidence.query_filter.reset();
+      break;
+    case EvidenceKind::keys_before_rope:
+      evidence.keys_before_rope.reset();
+      break;
   }
   return evidence;
 }

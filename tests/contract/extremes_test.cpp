@@ -36,7 +36,10 @@ enum class Stretched { keys, values, both };
 template <class T>
 reference::Inputs stretched(Stretched which, double largest) {
   reference::Inputs inputs = uniform_contract_inputs();
-  if (which != Stretched::values) stretch<T>(inputs.keys, largest);
+  if (which != Stretched::values) {
+    stretch<T>(inputs.keys, largest);
+    stretch<T>(inputs.keys_before_rope, largest);
+  }
   if (which != Stretched::keys) stretch<T>(inputs.values, largest);
   return inputs;
 }
@@ -57,7 +60,10 @@ bool all_finite(const std::vector<float>& scores) {
 bool leaves_float(const std::string& policy) {
   return policy == "SnapKV" || policy == "H2O" || policy == "ExpectedAttention" ||
          policy == "KNorm" || policy == "ChunkWise" || policy == "ValueWeighted" ||
-         policy == "Blend" || policy == "PerLayer" || policy == "SpanProtection";
+         policy == "Blend" || policy == "PerLayer" || policy == "SpanProtection" ||
+         policy == "TOVA" || policy == "QFilter" || policy == "CurDKV" ||
+         policy == "NonCausalAttention" || policy == "LeverageScore" || policy == "Compactor" ||
+         policy == "RKV";
 }
 
 // Scores that do not saturate, against the double-precision loops.

@@ -33,6 +33,9 @@ const std::vector<Place>& places() {
       {"mean query", [](auto& in, double x) { in.stats.mean[2 * poisoned_head + 1][2] = x; }},
       {"covariance", [](auto& in, double x) { in.stats.covariance[2 * poisoned_head](4, 4) = x; }},
       {"probe", [](auto& in, double x) { in.probes[2 * poisoned_head + 1](8, 0) = x; }},
+      {"query filter", [](auto& in, double x) { in.query_filter(poisoned_head, 5) = x; }},
+      {"key before RoPE",
+       [](auto& in, double x) { in.keys_before_rope[poisoned_head](21, 7) = x; }},
       {"all keys",
        [](auto& in, double x) {
          for (double& k : in.keys[poisoned_head].data) k = x;

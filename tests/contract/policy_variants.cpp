@@ -11,9 +11,17 @@ using namespace kvevict;
 
 namespace {
 
+// Lengths by which rows are cut, so small that the contract's heads have several pieces.
+std::vector<std::string> short_lengths(std::string_view parameter) {
+  if (parameter == "lag") return {"7"};
+  if (parameter == "chunk") return {"11"};
+  if (parameter == "sketch") return {"5"};
+  return {};
+}
+
 template <class Field>
-std::vector<std::string> other_values(const Field&) {
-  std::vector<std::string> values;
+std::vector<std::string> other_values(std::string_view parameter, const Field&) {
+  std::vector<std::string> values = short_lengths(parameter);
   if constexpr (std::is_same_v<Field, bool>) {
     values = {"false", "true"};
   } else if constexpr (std::is_enum_v<Field>) {
@@ -32,7 +40,7 @@ void add_variants(const TestPolicy& policy, std::vector<PolicyVariant>& variants
   const auto visit = [&](std::string_view parameter, const auto& field, std::string_view) {
     // The policies inside of decorators have variants of their own.
     if (parameter.find('.') != std::string_view::npos) return;
-    for (const std::string& value : other_values(field)) {
+    for (const std::string& value : other_values(parameter, field)) {
       TestPolicy changed = policy;
       changed.set(parameter, value);
       if (changed == policy) continue;
@@ -78,9 +86,12 @@ std::vector<PolicyVariant> default_policies() {
 bool keyed_by_head_number(const TestPolicy& policy) { return policy.name() == "Random"; }
 
 bool uses_order_of_rows(const TestPolicy& policy) {
-  // Random draws by position; the others attend causally, pool along the rows, or rank them.
-  for (const char* const name : {"SnapKV", "H2O", "StreamingLLM", "Random", "ChunkWise",
-                                 "ValueWeighted", "Blend", "SpanProtection", "BlockStreaming"}) {
+  // Random draws by position; the others attend causally, pool along the rows, cut them into
+  // windows, or rank them.
+  for (const char* const name :
+       {"SnapKV", "H2O", "TOVA", "LagKV", "NonCausalAttention", "Compactor", "CurDKV", "RKV",
+        "StreamingLLM", "Random", "ChunkWise", "ValueWeighted", "Blend", "SpanProtection",
+        "BlockStreaming"}) {
     if (policy.name() == name) return true;
   }
   return false;

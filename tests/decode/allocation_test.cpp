@@ -8,7 +8,7 @@
 #include "support/allocation_counter.hpp"
 
 using namespace kvevict_test;
-using kvevict::AnyPolicy;
+
 using kvevict::QueryMemory;
 using kvevict::Selection;
 
@@ -18,7 +18,7 @@ constexpr EngineShape shape{.heads = 2, .group = 2, .dim = 4, .capacity = 32};
 
 // A queries object that was made once serves every step: only the calls of the library count.
 template <class A>
-std::int64_t allocations_of(const AnyPolicy& policy, QueryMemory memory,
+std::int64_t allocations_of(const TestPolicy& policy, QueryMemory memory,
                             const kvevict::DecodeSchedule& schedule, const A& allocator,
                             int cycles) {
   kvevict::DecodeEvidenceOptions options = short_memory();
@@ -55,7 +55,7 @@ std::int64_t allocations_of(const AnyPolicy& policy, QueryMemory memory,
 }  // namespace
 
 TEST_CASE("thousands of cycles allocate nothing", "[decode]") {
-  for (const AnyPolicy& policy : decode_policies()) {
+  for (const TestPolicy& policy : decode_policies()) {
     for (const QueryMemory memory : {QueryMemory::all, QueryMemory::recent, QueryMemory::decay}) {
       INFO(policy.name() << " memory " << static_cast<int>(memory));
       const int cycles = memory == QueryMemory::all ? 2000 : 400;

@@ -10,7 +10,7 @@
 #include "decode/engine.hpp"
 
 using namespace kvevict_test;
-using kvevict::AnyPolicy;
+
 using kvevict::Budget;
 using kvevict::DecodeSchedule;
 using kvevict::GlobalBudget;
@@ -43,7 +43,7 @@ DecodeSchedule random_schedule(const Random& random, std::uint64_t& next) {
 
 // Steps of all kinds; returns how many were made.
 template <class T>
-std::int64_t churn(const AnyPolicy& policy, CacheLayout layout, std::uint64_t seed,
+std::int64_t churn(const TestPolicy& policy, CacheLayout layout, std::uint64_t seed,
                    std::int64_t steps) {
   const Random random(seed);
   std::uint64_t next = 0;
@@ -101,7 +101,7 @@ TEST_CASE("churn against a plain list of rows", "[decode][churn]") {
   const std::int64_t steps = 1000 * churn_factor();
   std::int64_t operations = 0;
   std::uint64_t seed = 1;
-  for (const AnyPolicy& policy : decode_policies()) {
+  for (const TestPolicy& policy : decode_policies()) {
     for (const CacheLayout layout : cache_layouts) {
       operations += churn<float>(policy, layout, ++seed, steps);
       operations += churn<kvevict::half>(policy, layout, ++seed, steps);

@@ -3,10 +3,11 @@
 
 namespace kvevict_test {
 
-std::vector<kvevict::AnyPolicy> decode_policies() {
+std::vector<TestPolicy> decode_policies() {
   using kvevict::EvidenceKind;
-  std::vector<kvevict::AnyPolicy> policies;
-  for (const kvevict::AnyPolicy& policy : kvevict::AnyPolicy::all()) {
+  std::vector<TestPolicy> policies;
+  for (const kvevict::AnyPolicy& listed : kvevict::AnyPolicy::all()) {
+    const TestPolicy policy = TestPolicy::named(listed.name());
     // What a policy needs beyond this no evictor can collect.
     kvevict::EvidenceSet kinds = {EvidenceKind::query_window,
                                   EvidenceKind::query_stats,
@@ -19,10 +20,10 @@ std::vector<kvevict::AnyPolicy> decode_policies() {
     kinds |= policy.needs();
     if (kinds == enough) policies.push_back(policy);
   }
-  kvevict::AnyPolicy from_statistics = kvevict::AnyPolicy::named("Jacap");
+  TestPolicy from_statistics = TestPolicy::named("Jacap");
   from_statistics.set("evidence=mean");
   policies.push_back(from_statistics);
-  kvevict::AnyPolicy projected = from_statistics;
+  TestPolicy projected = from_statistics;
   projected.set("output_projection=factor");
   policies.push_back(projected);
   return policies;

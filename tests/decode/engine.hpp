@@ -18,7 +18,7 @@
 
 namespace kvevict_test {
 
-using Evictor = kvevict::DecodeEvictor<kvevict::AnyPolicy>;
+using Evictor = kvevict::DecodeEvictor<TestPolicy>;
 
 enum class CacheLayout { hnd, nhd, per_head };
 inline constexpr CacheLayout cache_layouts[] = {CacheLayout::hnd, CacheLayout::nhd,
@@ -219,7 +219,7 @@ bool decode_step(TestResources& res, Evictor& evictor, Engine<T>& engine, kvevic
 }
 
 // Every policy with parameters that suit small caches, and Jacap from statistics as well.
-std::vector<kvevict::AnyPolicy> decode_policies();
+std::vector<TestPolicy> decode_policies();
 
 // Options whose windows are exceeded by sequences of a few dozen tokens.
 kvevict::DecodeEvidenceOptions short_memory();

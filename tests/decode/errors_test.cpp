@@ -8,7 +8,7 @@
 #include "decode/engine.hpp"
 
 using namespace kvevict_test;
-using kvevict::AnyPolicy;
+
 using kvevict::Budget;
 using kvevict::DecodeEvidenceOptions;
 using kvevict::DecodeSchedule;
@@ -21,12 +21,12 @@ constexpr EngineShape shape{.heads = 2, .group = 2, .dim = 4, .capacity = 64};
 
 std::string schedule_error(const DecodeSchedule& schedule,
                            kvevict::ErrorKind kind = kvevict::ErrorKind::invalid_argument) {
-  return refused([&] { Evictor(AnyPolicy::named("KNorm"), shape.decode(), schedule); }, kind);
+  return refused([&] { Evictor(TestPolicy::named("KNorm"), shape.decode(), schedule); }, kind);
 }
 
 std::string options_error(const DecodeEvidenceOptions& options) {
   return refused(
-      [&] { Evictor(AnyPolicy::named("KNorm"), shape.decode(), {.row_limit = 8}, options); });
+      [&] { Evictor(TestPolicy::named("KNorm"), shape.decode(), {.row_limit = 8}, options); });
 }
 
 // An evictor with 12 rows in each head; checks that a refused call leaves no trace.
@@ -37,7 +37,7 @@ struct Running {
   Evictor evictor;
 
   Running(const char* policy, const DecodeSchedule& schedule)
-      : evictor(AnyPolicy::named(policy), shape.decode(), schedule, short_memory()) {
+      : evictor(TestPolicy::named(policy), shape.decode(), schedule, short_memory()) {
     for (int step = 0; step < 12; ++step) decode_step(res, evictor, engine, kept, 1);
   }
 
@@ -83,7 +83,7 @@ TEST_CASE("schedules outside their bounds", "[decode]") {
 
 TEST_CASE("shapes and evidence options outside their bounds", "[decode]") {
   const auto shape_error = [](const DecodeShape& bad) {
-    return refused([&] { Evictor(AnyPolicy::named("KNorm"), bad, {.row_limit = 8}); });
+    return refused([&] { Evictor(TestPolicy::named("KNorm"), bad, {.row_limit = 8}); });
   };
   CHECK(shape_error({0, 4, 4}) == "kv_heads is 0, must be >= 1");
   CHECK(shape_error({2, 0, 4}) == "query_heads is 0, must be >= 1");

@@ -11,7 +11,7 @@
 #include "kvevict/allocators/pyramid.hpp"
 
 using namespace kvevict_test;
-using kvevict::AnyPolicy;
+
 using kvevict::Budget;
 using kvevict::DecodeSchedule;
 using kvevict::GlobalBudget;
@@ -21,13 +21,13 @@ namespace {
 
 constexpr EngineShape shape{.heads = 2, .group = 2, .dim = 4, .capacity = 64};
 
-AnyPolicy named(const char* name) { return AnyPolicy::named(name); }
+TestPolicy named(const char* name) { return TestPolicy::named(name); }
 
 }  // namespace
 
 TEST_CASE("rows never exceed the limit, positions go on", "[decode]") {
   const IdentityProjection projection(shape);
-  for (const AnyPolicy& policy : decode_policies()) {
+  for (const TestPolicy& policy : decode_policies()) {
     for (const std::int64_t slack : {0, 5}) {
       INFO(policy.name() << ", slack " << slack);
       Evictor evictor(policy, shape.decode(),
@@ -124,7 +124,7 @@ TEST_CASE("a window is as long as the policy's", "[decode]") {
     const auto first = static_cast<std::int32_t>(20 - window);
     Selection want;
     kvevict::evict_into(
-        res, want, AnyPolicy(policy), kvevict::KvView<const float>(engine.view()),
+        res, want, TestPolicy(policy), kvevict::KvView<const float>(engine.view()),
         {.query_window = {{queries.post(), kvevict::QueryPositions<>::consecutive(first)}}},
         kvevict::Budget::rows(10));
     CHECK(kept == want);
@@ -206,7 +206,7 @@ TEST_CASE("ragged heads share a limit and never outgrow their room", "[decode]")
   const EngineShape wide{.heads = 4, .group = 1, .dim = 4, .capacity = 40};
   const GlobalBudget allocator{.floor = 3, .allow_incomparable = true};
   const IdentityProjection projection(wide);
-  for (const AnyPolicy& policy : decode_policies()) {
+  for (const TestPolicy& policy : decode_policies()) {
     INFO(policy.name());
     Evictor evictor(policy, wide.decode(),
                     {.row_limit = 20, .slack = 4, .head_limit = 40, .protect = {.recent = 2}},
@@ -278,7 +278,7 @@ TEST_CASE("a ragged head at its room evicts although the total is low", "[decode
 
 TEST_CASE("long sequences and short ones through one object", "[decode]") {
   const IdentityProjection projection(shape);
-  for (const AnyPolicy& policy : decode_policies()) {
+  for (const TestPolicy& policy : decode_policies()) {
     INFO(policy.name());
     const DecodeSchedule schedule{.row_limit = 16, .slack = 2, .protect = {.sinks = 1}};
     Evictor reused(policy, shape.decode(), schedule, short_memory());
@@ -307,7 +307,7 @@ TEST_CASE("a batch in step is its sequences alone, bit by bit", "[decode]") {
   const DecodeSchedule schedule{.row_limit = 20, .slack = 3, .protect = {.sinks = 2, .recent = 3}};
   const IdentityProjection projections(batch);
   const IdentityProjection projection(single);
-  for (const AnyPolicy& policy : decode_policies()) {
+  for (const TestPolicy& policy : decode_policies()) {
     // Random numbers belong to the number of the head.
     if (policy.name() == "Random") continue;
     INFO(policy.name());
@@ -338,7 +338,7 @@ TEST_CASE("a batch in step is its sequences alone, bit by bit", "[decode]") {
 TEST_CASE("layouts and threads give the same rows: a prompt of 520, a limit of 256", "[decode]") {
   const EngineShape large{.heads = 2, .group = 2, .dim = 4, .capacity = 520};
   const IdentityProjection projection(large);
-  for (const AnyPolicy& policy : decode_policies()) {
+  for (const TestPolicy& policy : decode_policies()) {
     INFO(policy.name());
     std::vector<std::vector<std::int32_t>> want;
     for (const CacheLayout layout : cache_layouts) {

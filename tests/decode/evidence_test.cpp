@@ -10,7 +10,7 @@
 #include "decode/engine.hpp"
 
 using namespace kvevict_test;
-using kvevict::AnyPolicy;
+
 using kvevict::DecodeEvidenceOptions;
 using kvevict::Evidence;
 using kvevict::EvidenceKind;
@@ -61,7 +61,7 @@ struct History {
   }
 };
 
-kvevict::Covariance covariance_of(const AnyPolicy& policy) {
+kvevict::Covariance covariance_of(const TestPolicy& policy) {
   if (policy.needs().contains(EvidenceKind::query_covariance_full)) {
     return kvevict::Covariance::full;
   }
@@ -78,7 +78,7 @@ TEST_CASE("evidence of a history in steps is that of the history", "[decode]") {
     DecodeEvidenceOptions options = short_memory();
     options.memory = memory;
     options.rope = {.theta = 50.0};
-    for (const AnyPolicy& policy : decode_policies()) {
+    for (const TestPolicy& policy : decode_policies()) {
       if (policy.name() == "H2O") continue;  // its golden runs tell
       INFO(policy.name() << " " << static_cast<int>(memory));
       Evictor evictor(policy, shape.decode(), {.row_limit = 24, .slack = 3}, options);
@@ -108,7 +108,7 @@ TEST_CASE("evidence of a history in steps is that of the history", "[decode]") {
 
 TEST_CASE("queries are asked for only where they are needed", "[decode]") {
   const auto asks = [](const char* name, const DecodeEvidenceOptions& options = {}) {
-    const Evictor evictor(AnyPolicy::named(name), shape.decode(), {.row_limit = 8}, options);
+    const Evictor evictor(TestPolicy::named(name), shape.decode(), {.row_limit = 8}, options);
     return std::string(evictor.needs_pre_rope() ? "pre " : "") +
            (evictor.needs_post_rope() ? "post" : "");
   };
@@ -127,7 +127,7 @@ TEST_CASE("queries are asked for only where they are needed", "[decode]") {
 TEST_CASE("given evidence has precedence", "[decode]") {
   TestResources res({.threads = 1});
   Selection kept;
-  AnyPolicy policy = AnyPolicy::named("CapKV");
+  TestPolicy policy = TestPolicy::named("CapKV");
   policy.set("preset=reference");
   // All keys alike but one: the head keeps what the given statistics point at.
   DecodeEvidenceOptions options = short_memory();
@@ -153,7 +153,7 @@ TEST_CASE("given evidence has precedence", "[decode]") {
 TEST_CASE("a policy that may choose and is given nothing says so before any work", "[decode]") {
   TestResources res({.threads = 1});
   Selection kept;
-  Evictor evictor(AnyPolicy::named("Jacap"), shape.decode(), {.row_limit = 8},
+  Evictor evictor(TestPolicy::named("Jacap"), shape.decode(), {.row_limit = 8},
                   {.collect = kvevict::EvidenceSet{}});
   Engine<float> engine(CacheLayout::hnd, shape, 62);
   for (int step = 0; step < 8; ++step) decode_step(res, evictor, engine, kept, 1);

@@ -10,7 +10,7 @@
 #include "support/golden.hpp"
 
 using namespace kvevict_test;
-using kvevict::AnyPolicy;
+
 using kvevict::Budget;
 using kvevict::DecodeSchedule;
 using kvevict::Selection;
@@ -73,7 +73,7 @@ struct Replay {
   }
 };
 
-Evictor evictor_for(const AnyPolicy& policy, const DecodeSchedule& schedule) {
+Evictor evictor_for(const TestPolicy& policy, const DecodeSchedule& schedule) {
   return Evictor(policy, {heads, query_heads, dim}, schedule);
 }
 
@@ -91,7 +91,7 @@ void check_press(const GoldenEntry& entry) {
   schedule.interval = required_integer(entry.selection, "interval");
   schedule.target = by_ratio ? Budget::evict_ratio(required_number(entry.selection, "evict_ratio"))
                              : Budget::rows(required_integer(entry.selection, "target"));
-  Evictor evictor = evictor_for(AnyPolicy::named(entry.policy), schedule);
+  Evictor evictor = evictor_for(TestPolicy::named(entry.policy), schedule);
   TestResources res({.threads = 1});
   Selection kept;
   Replay<T> replay(entry.case_name());
@@ -123,7 +123,7 @@ void check_h2o(const GoldenEntry& entry) {
   const std::int64_t capacity = recent + required_integer(entry.selection, "heavy");
   const std::vector<std::int64_t> want = golden_data().array(entry.id).values_int64();
   Evictor evictor =
-      evictor_for(AnyPolicy::named("H2O"), {.row_limit = capacity, .protect = {.recent = recent}});
+      evictor_for(TestPolicy::named("H2O"), {.row_limit = capacity, .protect = {.recent = recent}});
   TestResources res({.threads = 1});
   Selection kept;
   Replay<T> replay(entry.case_name());

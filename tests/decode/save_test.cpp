@@ -8,7 +8,7 @@
 #include "decode/engine.hpp"
 
 using namespace kvevict_test;
-using kvevict::AnyPolicy;
+
 using kvevict::DecodeEvidenceOptions;
 using kvevict::DecodeSchedule;
 using kvevict::QueryMemory;
@@ -21,11 +21,11 @@ using Blob = std::vector<std::byte>;
 constexpr EngineShape shape{.heads = 2, .group = 2, .dim = 4, .capacity = 64};
 constexpr DecodeSchedule schedule{.row_limit = 20, .slack = 3, .protect = {.sinks = 1}};
 
-Evictor make(const AnyPolicy& policy, const DecodeEvidenceOptions& options = short_memory()) {
+Evictor make(const TestPolicy& policy, const DecodeEvidenceOptions& options = short_memory()) {
   return Evictor(policy, shape.decode(), schedule, options);
 }
 
-Blob running_blob(TestResources& res, const AnyPolicy& policy) {
+Blob running_blob(TestResources& res, const TestPolicy& policy) {
   Evictor evictor = make(policy);
   Engine<float> engine(CacheLayout::hnd, shape, 80);
   Selection kept;
@@ -53,7 +53,7 @@ TEST_CASE("going on from a blob is going on, bit by bit", "[decode][save]") {
   for (const QueryMemory memory : {QueryMemory::all, QueryMemory::recent, QueryMemory::decay}) {
     DecodeEvidenceOptions options = short_memory();
     options.memory = memory;
-    for (const AnyPolicy& policy : decode_policies()) {
+    for (const TestPolicy& policy : decode_policies()) {
       for (const int saved_at : {0, 1, 19, 47}) {
         INFO(policy.name() << " saved at " << saved_at);
         Evictor one = make(policy, options);
@@ -116,7 +116,7 @@ TEST_CASE("a state that is damaged anywhere is refused", "[decode][save]") {
   TestResources res({.threads = 1});
   for (const char* const name : {"H2O", "SnapKV", "ExpectedAttention", "Jacap"}) {
     INFO(name);
-    const AnyPolicy policy = AnyPolicy::named(name);
+    const TestPolicy policy = TestPolicy::named(name);
     const Blob blob = running_blob(res, policy);
     Evictor evictor = make(policy);
     evictor.reset(5);
@@ -142,7 +142,7 @@ TEST_CASE("a state that lies under a right checksum does no harm", "[decode][sav
   TestResources res({.threads = 1});
   for (const char* const name : {"H2O", "SnapKV", "CapKV", "Jacap"}) {
     INFO(name);
-    const AnyPolicy policy = AnyPolicy::named(name);
+    const TestPolicy policy = TestPolicy::named(name);
     const Blob blob = running_blob(res, policy);
     // Every byte of the numbers at the front, and some of the others.
     for (std::size_t i = 20; i + 4 < blob.size(); i += i < 400 ? 1 : 37) {
@@ -168,39 +168,39 @@ TEST_CASE("a state that lies under a right checksum does no harm", "[decode][sav
 
 TEST_CASE("states of other policies, shapes and evidence", "[decode][save]") {
   TestResources res({.threads = 1});
-  const Blob blob = running_blob(res, AnyPolicy::named("SnapKV"));
+  const Blob blob = running_blob(res, TestPolicy::named("SnapKV"));
   const auto refuses = [&](Evictor evictor) {
     const std::string text = refused([&] { evictor.restore(res, blob); });
     CHECK(evictor.next_position() == 0);
     return text;
   };
-  CHECK(refuses(make(AnyPolicy::named("KNorm"))).substr(0, 18) == "policy is 'SnapKV ");
-  AnyPolicy other = AnyPolicy::named("SnapKV");
+  CHECK(refuses(make(TestPolicy::named("KNorm"))).substr(0, 18) == "policy is 'SnapKV ");
+  TestPolicy other = TestPolicy::named("SnapKV");
   other.set("kernel=7");
   CHECK(refuses(make(other)).find("kernel=5") != std::string::npos);
-  CHECK(refuses(Evictor(AnyPolicy::named("SnapKV"), {1, 2, 4}, schedule, short_memory())) ==
+  CHECK(refuses(Evictor(TestPolicy::named("SnapKV"), {1, 2, 4}, schedule, short_memory())) ==
         "kv_heads is 2, must be equal to 1");
-  CHECK(refuses(Evictor(AnyPolicy::named("SnapKV"), {2, 2, 4}, schedule, short_memory())) ==
+  CHECK(refuses(Evictor(TestPolicy::named("SnapKV"), {2, 2, 4}, schedule, short_memory())) ==
         "query_heads is 4, must be equal to 2");
-  CHECK(refuses(Evictor(AnyPolicy::named("SnapKV"), {2, 4, 8}, schedule, short_memory())) ==
+  CHECK(refuses(Evictor(TestPolicy::named("SnapKV"), {2, 4, 8}, schedule, short_memory())) ==
         "dim is 4, must be equal to 8");
   DecodeEvidenceOptions options = short_memory();
   options.window = 7;
-  CHECK(refuses(make(AnyPolicy::named("SnapKV"), options)) ==
+  CHECK(refuses(make(TestPolicy::named("SnapKV"), options)) ==
         "query_ring.window is 6, must be equal to 7");
   options = short_memory();
   options.memory = QueryMemory::decay;
-  CHECK(refuses(make(AnyPolicy::named("SnapKV"), options)) ==
+  CHECK(refuses(make(TestPolicy::named("SnapKV"), options)) ==
         "evidence.memory is 'all', must be 'decay'");
   options = short_memory();
   options.collect = kvevict::EvidenceSet{};
-  CHECK(refuses(make(AnyPolicy::named("SnapKV"), options)) ==
+  CHECK(refuses(make(TestPolicy::named("SnapKV"), options)) ==
         "evidence.queries after RoPE is 1, must be equal to 0");
   kvevict::QueryRing ring(4, 4, 6);
   CHECK(refused([&] { ring.restore(res, blob); }) ==
         "blob.kind is 'DecodeEvictor', must be 'QueryRing'");
 
-  // A policy and an AnyPolicy that holds it are the same.
+  // A policy and one chosen at run time that holds it are the same.
   kvevict::DecodeEvictor<kvevict::SnapKV> typed(kvevict::SnapKV{}, shape.decode(), schedule,
                                                 short_memory());
   typed.restore(res, blob);

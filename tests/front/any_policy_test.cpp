@@ -33,8 +33,10 @@ TEST_CASE("every policy is found by its own name", "[front][any_policy]") {
     names.emplace(policy.name());
   }
   REQUIRE(names.size() == AnyPolicy::all().size());
-  for (const char* name : {"Jacap", "CapKV", "SnapKV", "KeyDiff", "KNorm", "H2O",
-                           "ExpectedAttention", "ProbeAttention", "StreamingLLM", "Random"}) {
+  for (const char* name :
+       {"Jacap", "CapKV", "SnapKV", "KeyDiff", "KNorm", "H2O", "ExpectedAttention",
+        "ProbeAttention", "TOVA", "LagKV", "QFilter", "RKV", "NonCausalAttention", "LeverageScore",
+        "Compactor", "CurDKV", "StreamingLLM", "Random"}) {
     REQUIRE(names.count(name) == 1);
   }
 }

@@ -59,6 +59,8 @@ GoldenCase::GoldenCase(const std::string& name) {
   queries_before_rope_ = load(folder + "queries_pre_rope");
   queries_after_rope_ = load(folder + "queries_post_rope");
   probes_ = load(folder + "probe_queries");
+  query_filter_ = load(folder + "query_filter");
+  keys_before_rope_ = load_half(folder + "keys_pre_rope");
   probe_positions_ = golden_data().array(folder + "probe_positions").values_int32();
   factors_ =
       projection_factors(load(folder + "output_projection"), query_heads * dim, query_heads, dim);
@@ -107,10 +109,15 @@ Evidence<> GoldenCase::evidence(const GoldenEntry& entry) {
     const std::int64_t window = required_integer(entry.evidence, "window");
     given.query_window = {queries_after_rope().last(window),
                           QueryPositions<>::consecutive(static_cast<std::int32_t>(rows - window))};
+    if (entry.evidence.count("keys") != 0) given.keys_before_rope = {keys_before_rope()};
   } else if (kind == "all_queries") {
     given.attention_mass = mass(entry.parameters);
   } else if (kind == "probes") {
     given.probes = probes();
+  } else if (kind == "keys_before_rope") {
+    given.keys_before_rope = {keys_before_rope()};
+  } else if (kind == "query_filter") {
+    given.query_filter = {MatrixView<const float>::packed(query_filter_.data(), kv_heads, dim)};
   } else if (kind != "none") {
     throw std::runtime_error(entry.id + ": unknown evidence '" + kind + "'");
   }

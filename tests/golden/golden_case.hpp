@@ -37,6 +37,10 @@ class GoldenCase {
   }
   kvevict::QueriesView<> queries_before_rope() const { return view(queries_before_rope_); }
   kvevict::QueriesView<> queries_after_rope() const { return view(queries_after_rope_); }
+  kvevict::RowsView<const kvevict::half> keys_before_rope() const {
+    return kvevict::RowsView<const kvevict::half>::strided(keys_before_rope_.data(), kv_heads, rows,
+                                                           dim, rows * dim, dim);
+  }
   kvevict::ProbeQueries<> probes() const;
 
   // The evidence that the line of an entry names, made from the queries. Lives as long as the case.
@@ -59,6 +63,8 @@ class GoldenCase {
   std::vector<float> queries_before_rope_;
   std::vector<float> queries_after_rope_;
   std::vector<float> probes_;
+  std::vector<float> query_filter_;
+  std::vector<kvevict::half> keys_before_rope_;
   std::vector<std::int32_t> probe_positions_;
   std::vector<float> factors_;
   std::map<std::pair<Pairs, kvevict::Covariance>, kvevict::QueryStats> stats_;

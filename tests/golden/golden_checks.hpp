@@ -12,6 +12,15 @@
 
 namespace kvevict_test {
 
+// Whether an entry is one of a policy of the library: others need more than a policy does, such as
+// all heads of a layer, and have tests of their own.
+inline bool is_of_policy(const GoldenEntry& entry) {
+  for (const kvevict::AnyPolicy& policy : kvevict::AnyPolicy::all()) {
+    if (policy.name() == entry.policy) return true;
+  }
+  return false;
+}
+
 // Scores of all rows of the case against the stored ones, but for the rows where the stored ones
 // are sentinels, within the tolerance of the index.
 inline Comparison compare_scores(const GoldenEntry& entry, const std::vector<float>& got) {

@@ -30,6 +30,9 @@ Matrix rows_of(const Matrix& a, const std::vector<std::size_t>& rows) {
 Inputs with_rows(Inputs inputs, std::size_t kv_head, const std::vector<std::size_t>& rows) {
   inputs.keys[kv_head] = rows_of(inputs.keys[kv_head], rows);
   inputs.values[kv_head] = rows_of(inputs.values[kv_head], rows);
+  if (!inputs.keys_before_rope.empty()) {
+    inputs.keys_before_rope[kv_head] = rows_of(inputs.keys_before_rope[kv_head], rows);
+  }
   if (!inputs.row_positions.empty()) inputs.row_positions[kv_head].resize(rows.size());
   return inputs;
 }
@@ -43,6 +46,8 @@ Inputs one_head(const Inputs& inputs, std::size_t kv_head) {
   if (!inputs.row_positions.empty()) alone.row_positions = {inputs.row_positions[kv_head]};
   alone.query_positions = inputs.positions_of_queries();
   alone.probe_positions = inputs.probe_positions;
+  alone.query_filter = rows_of(inputs.query_filter, {kv_head});
+  alone.keys_before_rope = {inputs.keys_before_rope[kv_head]};
   if (!inputs.output_projection.empty()) {
     alone.output_projection = Matrix(inputs.output_projection.rows, group * dim);
   }

@@ -15,7 +15,8 @@ reference::Heads scaled(reference::Heads heads, double factor);
 // The listed rows of a matrix, in that order; a row may appear more than once.
 reference::Matrix rows_of(const reference::Matrix& a, const std::vector<std::size_t>& rows);
 
-// The same inputs with the listed rows of one KV head's keys and values in place of all of them.
+// The same inputs with the listed rows of one KV head's keys (also before RoPE) and values in place
+// of all of them.
 // Positions, where they are given, stay those of the first rows.
 reference::Inputs with_rows(reference::Inputs inputs, std::size_t kv_head,
                             const std::vector<std::size_t>& rows);

@@ -94,6 +94,19 @@ PolicyEvidence::PolicyEvidence(const reference::Inputs& inputs) {
     evidence_.output_projection = {
         MatrixBatchView<const float>::packed(factors_.data(), heads, dim, dim)};
   }
+  if (!inputs.query_filter.empty()) {
+    query_filter_ = reference::packed_float({inputs.query_filter});
+    evidence_.query_filter = {MatrixView<const float>::packed(
+        query_filter_.data(), inputs.query_filter.rows, inputs.query_filter.cols)};
+  }
+  if (!inputs.keys_before_rope.empty()) {
+    keys_before_rope_ = reference::packed_float(inputs.keys_before_rope);
+    row_offsets_ = reference::row_offsets(inputs.keys_before_rope);
+    const auto dim = static_cast<std::int64_t>(inputs.keys_before_rope[0].cols);
+    const auto heads = static_cast<std::int64_t>(inputs.keys_before_rope.size());
+    evidence_.keys_before_rope = {RowsView<const float>::packed(
+        keys_before_rope_.data(), RowLayout<>::ragged(row_offsets_.data(), heads), dim, dim)};
+  }
 }
 
 Evidence<> PolicyEvidence::with_mass(const H2O& policy, const PackedCache<float>& cache) {
@@ -115,7 +128,8 @@ Evidence<> PolicyEvidence::for_policy(const TestPolicy& policy, const PackedCach
 
 std::vector<float> PolicyEvidence::all_values() const {
   std::vector<float> all;
-  for (const auto* part : {&queries_, &mean_, &diagonal_, &covariance_, &probes_, &factors_}) {
+  for (const auto* part : {&queries_, &mean_, &diagonal_, &covariance_, &probes_, &factors_,
+                           &query_filter_, &keys_before_rope_}) {
     all.insert(all.end(), part->begin(), part->end());
   }
   for (const auto* part : {&query_positions_, &probe_positions_}) {

@@ -75,6 +75,9 @@ class PolicyEvidence {
   std::vector<float> probes_;
   std::vector<std::int32_t> probe_positions_;
   std::vector<float> factors_;
+  std::vector<float> query_filter_;
+  std::vector<float> keys_before_rope_;
+  std::vector<std::int64_t> row_offsets_;
   std::vector<float> mass_;
   kvevict::Evidence<> evidence_;
 };

@@ -126,6 +126,31 @@ Scores score(const ProbeAttention& policy, const Inputs& inputs) {
   return out;
 }
 
+Scores score(const RKV& policy, const Inputs& inputs) {
+  SnapKV importance;
+  importance.window = policy.window;
+  importance.kernel = policy.kernel;
+  importance.pooling = Pooling::max;
+  importance.reduction = policy.reduction;
+  Scores out = score(importance, inputs);
+  const Positions queries = inputs.positions_of_queries();
+  const std::int64_t bound = queries[queries.size() - std::min(policy.window, queries.size())];
+  for (std::size_t g = 0; g < out.size(); ++g) {
+    const Matrix& keys = inputs.keys[g];
+    const std::vector<double> redundancy = softmax(mean_similarity(keys, policy.threshold));
+    const Positions rows = inputs.positions_of_rows(g);
+    double largest = 0;
+    std::size_t prefix = 0;
+    for (; prefix < keys.rows && rows[prefix] < bound; ++prefix) {
+      double& value = out[g][prefix];
+      value = policy.lambda * value - (1 - policy.lambda) * redundancy[prefix];
+      if (prefix == 0 || value > largest) largest = value;
+    }
+    std::fill(out[g].begin() + static_cast<std::ptrdiff_t>(prefix), out[g].end(), largest);
+  }
+  return out;
+}
+
 Scores score(const ExpectedAttention& policy, const Inputs& inputs) {
   Scores out;
   for (std::size_t g = 0; g < inputs.kv_heads(); ++g) {

@@ -55,8 +55,21 @@ Inputs golden_inputs(const GoldenData& data, const GoldenEntry& entry) {
     inputs.queries = golden_heads(data, folder + "queries_post_rope");
     inputs.query_positions.resize(inputs.queries[0].rows);
     std::iota(inputs.query_positions.begin(), inputs.query_positions.end(), std::int64_t{0});
+    if (entry.evidence.count("keys") != 0) {
+      inputs.keys_before_rope = golden_heads(data, folder + "keys_pre_rope");
+    }
   } else if (kind == "probes") {
     inputs.probes = golden_heads(data, folder + "probe_queries");
+  } else if (kind == "keys_before_rope") {
+    inputs.keys_before_rope = golden_heads(data, folder + "keys_pre_rope");
+    if (entry.evidence.count("sketch") != 0) {
+      inputs.sketches = golden_heads(data, folder + required(entry.evidence, "sketch"));
+    }
+  } else if (kind == "query_filter") {
+    const NpyArray array = data.array(folder + "query_filter");
+    inputs.query_filter =
+        split_heads(array.values_double(), 1, static_cast<std::size_t>(array.dim(0)),
+                    static_cast<std::size_t>(array.dim(1)))[0];
   } else if (kind != "none") {
     throw std::runtime_error(entry.id + ": unknown evidence '" + kind + "'");
   }

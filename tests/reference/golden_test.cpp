@@ -88,10 +88,10 @@ TEST_CASE("stored scores are reproduced") {
     const Comparison comparison = compare_scores(data, entry, scores_of(data, entry));
     INFO(entry.id << ": " << comparison.describe());
     CHECK(comparison.within());
-    CHECK(comparison.size >= 3 * (256 - 64));
+    CHECK(comparison.size >= 3 * (256 - 128));
     ++count;
   }
-  CHECK(count == 102);
+  CHECK(count == 136);
 }
 
 TEST_CASE("stored kept sets are reproduced exactly") {
@@ -107,7 +107,7 @@ TEST_CASE("stored kept sets are reproduced exactly") {
     CHECK(exact_kept_rows(rows, ratio) == reference_kept_rows(rows, ratio));
     ++count;
   }
-  CHECK(count == 138);
+  CHECK(count == 205);
 }
 
 TEST_CASE("stored query statistics and rotations are reproduced") {

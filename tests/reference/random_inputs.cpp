@@ -36,6 +36,10 @@ Inputs random_inputs(const InputShape& shape, std::uint64_t seed) {
   for (Matrix& covariance : inputs.stats.covariance) round_to_float(covariance.data);
   inputs.output_projection =
       random_matrix(shape.hidden, shape.value_dim * inputs.query_heads(), Shape::normal, ++stream);
+  inputs.query_filter = random_matrix(shape.rows.size(), shape.dim, Shape::normal, ++stream);
+  for (const std::size_t rows : shape.rows) {
+    inputs.keys_before_rope.push_back(random_matrix(rows, shape.dim, shape.values, ++stream));
+  }
   return inputs;
 }
 

@@ -22,9 +22,10 @@ struct InputShape {
   Shape values = Shape::normal;
 };
 
-// Random keys, values, queries (of which the statistics are taken), probes and output projection.
-// Every number, the statistics included, is rounded to float32, so that the library and these loops
-// read equal inputs.
+// Random keys, values, queries (of which the statistics are taken), probes, output projection,
+// query filter and keys before RoPE, which are no rotation of the keys. Every number, the
+// statistics included, is rounded to float32, so that the library and these loops read equal
+// inputs.
 Inputs random_inputs(const InputShape& shape, std::uint64_t seed);
 
 }  // namespace kvevict_test::reference

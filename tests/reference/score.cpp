@@ -168,6 +168,68 @@ CapKV capkv(Reader& reader) {
   return policy;
 }
 
+LagKV lagkv(Reader& reader) {
+  LagKV policy;
+  reader.count("lag", policy.lag);
+  reader.count("skip_first", policy.skip_first);
+  reader.flag("cross_scoring", policy.cross_scoring);
+  return policy;
+}
+
+RKV rkv(Reader& reader) {
+  RKV policy;
+  reader.count("window", policy.window);
+  reader.count("kernel", policy.kernel);
+  reader.number("lambda", policy.lambda);
+  reader.number("threshold", policy.threshold);
+  reader.reduction(policy.reduction);
+  return policy;
+}
+
+NonCausalAttention noncausal_attention(Reader& reader) {
+  NonCausalAttention policy;
+  reader.count("chunk", policy.chunk);
+  reader.choice("padding", policy.padded, {{"none", false}, {"zeros", true}});
+  reader.count("kernel", policy.kernel);
+  reader.flag("scale_logits", policy.scale_logits);
+  reader.reduction(policy.reduction);
+  return policy;
+}
+
+// A random sketch is the library's own: only its absence has a reference.
+LeverageScore leverage_score(Reader& reader) {
+  LeverageScore policy;
+  reader.choice("keys", policy.before_rope, {{"before_rope", true}, {"cached", false}});
+  reader.noise(policy.noise);
+  std::size_t sketch = 0;
+  reader.count("sketch", sketch);
+  if (sketch != 0) throw std::invalid_argument("no reference for a random sketch");
+  return policy;
+}
+
+Compactor compactor(Reader& reader) {
+  Compactor policy;
+  policy.leverage = leverage_score(reader);
+  reader.count("chunk", policy.attention.chunk);
+  reader.choice("padding", policy.attention.padded, {{"none", false}, {"zeros", true}});
+  reader.number("blending", policy.blending);
+  reader.count("skip_first", policy.skip_first);
+  reader.count("skip_last", policy.skip_last);
+  return policy;
+}
+
+CurDKV curdkv(Reader& reader) {
+  CurDKV policy;
+  reader.choice("leverage", policy.leverage,
+                {{"key", CurDKV::Leverage::key},
+                 {"value", CurDKV::Leverage::value},
+                 {"average", CurDKV::Leverage::average},
+                 {"product", CurDKV::Leverage::product}});
+  reader.count("window", policy.window);
+  reader.count("skip_first", policy.skip_first);
+  return policy;
+}
+
 template <class Policy>
 Scores finish(const Reader& reader, const Policy& policy, const Inputs& inputs) {
   reader.finish();
@@ -185,6 +247,30 @@ Scores score(const std::string& policy, const Pairs& parameters, const Inputs& i
   if (policy == "ExpectedAttention") return finish(reader, expected_attention(reader), inputs);
   if (policy == "Jacap") return finish(reader, jacap(reader, inputs), inputs);
   if (policy == "CapKV") return finish(reader, capkv(reader), inputs);
+  if (policy == "TOVA") {
+    TOVA tova;
+    reader.reduction(tova.reduction);
+    return finish(reader, tova, inputs);
+  }
+  if (policy == "LayerTOVA") return finish(reader, LayerTOVA{}, inputs);
+  if (policy == "LagKV") return finish(reader, lagkv(reader), inputs);
+  if (policy == "QFilter") return finish(reader, QFilter{}, inputs);
+  if (policy == "CurDKV") return finish(reader, curdkv(reader), inputs);
+  if (policy == "RKV") return finish(reader, rkv(reader), inputs);
+  if (policy == "NonCausalAttention") return finish(reader, noncausal_attention(reader), inputs);
+  if (policy == "LeverageScore") return finish(reader, leverage_score(reader), inputs);
+  if (policy == "Compactor") return finish(reader, compactor(reader), inputs);
+  if (policy == "LayerNonCausalAttention") {
+    return finish(reader, LayerNonCausalAttention{noncausal_attention(reader)}, inputs);
+  }
+  if (policy == "LayerCompactor") {
+    return finish(reader, LayerCompactor{compactor(reader)}, inputs);
+  }
+  if (policy == "SketchedLeverage") {
+    LeverageScore leverage = leverage_score(reader);
+    leverage.sketched = true;
+    return finish(reader, leverage, inputs);
+  }
   if (policy == "StreamingLLM") {
     StreamingLLM streaming;
     reader.integer("sinks", streaming.sinks);

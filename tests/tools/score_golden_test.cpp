@@ -41,6 +41,7 @@ Arguments evidence_arguments(const GoldenEntry& entry) {
   const std::string& kind = required(evidence, "kind");
   if (kind == "none") return {};
   if (kind == "probes") return {"--probes", input(entry, "probe_queries")};
+  if (kind == "query_filter") return {"--query-filter", input(entry, "query_filter")};
   const std::string& frame = required(evidence, "queries");
   const Arguments queries = {"--queries", input(entry, "queries_" + frame), "--queries-are", frame};
   // SnapKV takes its window from its own parameter, H2O observes all queries.
@@ -121,8 +122,8 @@ TEST_CASE("kvevict_score reproduces the scores of the reference data") {
     INFO(comparison.describe());
     CHECK(comparison.within());
   }
-  CHECK(has_all(policies,
-                {"CapKV", "ExpectedAttention", "H2O", "Jacap", "KNorm", "KeyDiff", "SnapKV"}));
+  CHECK(has_all(policies, {"CapKV", "CurDKV", "ExpectedAttention", "H2O", "Jacap", "KNorm",
+                           "KeyDiff", "LagKV", "LeverageScore", "QFilter", "SnapKV"}));
 }
 
 TEST_CASE("kvevict_score reproduces the kept sets of the reference data") {
@@ -143,6 +144,7 @@ TEST_CASE("kvevict_score reproduces the kept sets of the reference data") {
     const auto want = kept_rows(golden_data(), entry);
     CHECK(read_kept(folder, static_cast<std::int64_t>(want.size())) == want);
   }
-  CHECK(has_all(policies, {"CapKV", "ExpectedAttention", "H2O", "Jacap", "KNorm", "KeyDiff",
+  CHECK(has_all(policies, {"CapKV", "CurDKV", "ExpectedAttention", "H2O", "Jacap", "KNorm",
+                           "KeyDiff", "LagKV", "LeverageScore", "NonCausalAttention", "QFilter",
                            "SnapKV", "StreamingLLM"}));
 }

@@ -56,6 +56,7 @@ TEST_CASE("kvevict_score: help names every option, the list every policy") {
                                    "--rope-dim",     "--next-position",
                                    "--stats-window", "--skip-queries",
                                    "--future",       "--output-projection",
+                                   "--query-filter", "--keys-pre-rope",
                                    "--probes",       "--probe-mask",
                                    "--probe-last",   "--probe-sampled",
                                    "--probe-future", "--probe-seed",
@@ -72,7 +73,8 @@ TEST_CASE("kvevict_score: help names every option, the list every policy") {
   const Outcome list = successful({"--list-policies"});
   for (const std::string policy :
        {"Jacap", "CapKV", "SnapKV", "KeyDiff", "KNorm", "H2O", "ExpectedAttention",
-        "ProbeAttention", "StreamingLLM", "Random"}) {
+        "ProbeAttention", "RKV", "NonCausalAttention", "LeverageScore", "Compactor", "TOVA",
+        "LagKV", "QFilter", "CurDKV", "StreamingLLM", "Random"}) {
     CAPTURE(policy);
     CHECK(("\n" + list.output).find("\n" + policy + "\n") != std::string::npos);
   }

@@ -7,9 +7,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include "kvevict/core/parameter.hpp"
 #include "kvevict/core/queries.hpp"
+#include "kvevict/core/rows_view.hpp"
 #include "kvevict/core/scores.hpp"
 #include "kvevict/core/view.hpp"
 
@@ -68,6 +70,22 @@ struct OutputProjection {
   MatrixBatchView<const float, S> factors = {};  ///< [query_head][dim][dim]
 };
 
+/// Per KV head the main direction of its queries [kv_head][dim], in the frame of the cached keys
+/// and found once for a model (arXiv 2503.02812): keys that point along it are attended to least.
+template <MemorySpace S = MemorySpace::host>
+struct QueryFilter {
+  MatrixView<const float, S> directions = {};
+};
+
+/// The cached rows' keys before RoPE, [kv_head][row][dim] row by row like the cache, of an element
+/// type of their own. An engine that does not keep them can turn the cached ones back by their
+/// positions.
+template <MemorySpace S = MemorySpace::host>
+struct KeysBeforeRope {
+  std::variant<RowsView<const float, S>, RowsView<const half, S>, RowsView<const bfloat16, S>>
+      rows = {};
+};
+
 /// Kinds of evidence, for `needs()`.
 enum class EvidenceKind : std::uint8_t {
   query_window,
@@ -76,7 +94,9 @@ enum class EvidenceKind : std::uint8_t {
   query_covariance_full,      ///< query_stats with a full covariance
   probes,
   attention_mass,
-  output_projection
+  output_projection,
+  query_filter,
+  keys_before_rope
 };
 
 inline constexpr EvidenceKind all_evidence_kinds[] = {EvidenceKind::query_window,
@@ -85,7 +105,9 @@ inline constexpr EvidenceKind all_evidence_kinds[] = {EvidenceKind::query_window
                                                       EvidenceKind::query_covariance_full,
                                                       EvidenceKind::probes,
                                                       EvidenceKind::attention_mass,
-                                                      EvidenceKind::output_projection};
+                                                      EvidenceKind::output_projection,
+                                                      EvidenceKind::query_filter,
+                                                      EvidenceKind::keys_before_rope};
 
 constexpr std::string_view to_string(EvidenceKind kind) {
   switch (kind) {
@@ -103,6 +125,10 @@ constexpr std::string_view to_string(EvidenceKind kind) {
       return "attention_mass";
     case EvidenceKind::output_projection:
       return "output_projection";
+    case EvidenceKind::query_filter:
+      return "query_filter";
+    case EvidenceKind::keys_before_rope:
+      return "keys_before_rope";
   }
   return "unknown";
 }
@@ -139,6 +165,8 @@ struct Evidence {
   std::optional<ProbeQueries<S>> probes = {};
   std::optional<AttentionMass<S>> attention_mass = {};
   std::optional<OutputProjection<S>> output_projection = {};
+  std::optional<QueryFilter<S>> query_filter = {};
+  std::optional<KeysBeforeRope<S>> keys_before_rope = {};
 
   bool has(EvidenceKind kind) const {
     switch (kind) {
@@ -156,6 +184,10 @@ struct Evidence {
         return attention_mass.has_value();
       case EvidenceKind::output_projection:
         return output_projection.has_value();
+      case EvidenceKind::query_filter:
+        return query_filter.has_value();
+      case EvidenceKind::keys_before_rope:
+        return keys_before_rope.has_value();
     }
     return false;
   }

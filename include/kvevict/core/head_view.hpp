@@ -23,7 +23,6 @@ struct HeadView {
   const std::int32_t* page_ids = nullptr;  ///< of the head's pages, in the order of the rows
   std::int64_t page_stride = 0;            ///< 0: not in pages
   PageRows page = {};
-  std::int64_t page_first = 0;  ///< row of the pages that is row 0
 
   /// The rows of a matrix.
   KVEVICT_HOST_DEVICE static HeadView of(const MatrixView<T, S>& matrix) {
@@ -36,26 +35,13 @@ struct HeadView {
     return head;
   }
 
-  /// The `count` rows from `first` on.
-  KVEVICT_HOST_DEVICE HeadView slice(std::int64_t first, std::int64_t count) const {
-    HeadView part = *this;
-    part.rows = count;
-    if (paged()) {
-      part.page_first += first;
-    } else {
-      part.data += first * row_stride;
-    }
-    return part;
-  }
-
   KVEVICT_HOST_DEVICE bool paged() const { return page_stride != 0; }
 
   /// Elements from `data` to channel 0 of a row.
   KVEVICT_HOST_DEVICE std::int64_t offset(std::int64_t i) const {
     if (!paged()) return i * row_stride;
-    const std::int64_t of_pages = page_first + i;
-    const std::int32_t p = page.page_of(of_pages);
-    const std::int32_t in_page = static_cast<std::int32_t>(of_pages) - p * page.rows();
+    const std::int32_t p = page.page_of(i);
+    const std::int32_t in_page = static_cast<std::int32_t>(i) - p * page.rows();
     return page_ids[p] * page_stride + in_page * row_stride;
   }
 
@@ -68,14 +54,13 @@ struct HeadView {
 
   /// Pages that hold rows; 0 if not in pages.
   KVEVICT_HOST_DEVICE std::int64_t pages() const {
-    return !paged() || rows == 0 ? 0 : std::int64_t{page.page_of(page_first + rows - 1)} + 1;
+    return !paged() || rows == 0 ? 0 : std::int64_t{page.page_of(rows - 1)} + 1;
   }
 
   /// How many of the `count` rows from `first` on lie `row_stride` apart: all, or those of a page.
   KVEVICT_HOST_DEVICE std::int64_t run(std::int64_t first, std::int64_t count) const {
     if (!paged()) return count;
-    const std::int64_t of_pages = page_first + first;
-    const std::int64_t left = (std::int64_t{page.page_of(of_pages)} + 1) * page.rows() - of_pages;
+    const std::int64_t left = (std::int64_t{page.page_of(first)} + 1) * page.rows() - first;
     return left < count ? left : count;
   }
 };

@@ -12,30 +12,38 @@
 
 namespace kvevict::cpu {
 
+/// Rows [begin, end) of a head.
+template <class T>
+struct RowsOfHead {
+  HeadView<T> head;
+  std::int64_t begin;
+  std::int64_t end;
+};
+
 /// Mean of the rows in double, rounded to floats.
 template <class T>
-void mean_of_rows(const HeadView<T>& rows, float* tile, double* sums, float* mean) {
-  const std::int64_t dim = rows.dim;
+void mean_of_rows(const RowsOfHead<T>& rows, float* tile, double* sums, float* mean) {
+  const std::int64_t dim = rows.head.dim;
   VectorMap<double> sum(sums, dim);
   sum.setZero();
-  for_each_tile(rows, tile, [&](std::int64_t, const auto& block) {
+  for_each_tile(rows.head, rows.begin, rows.end, tile, [&](std::int64_t, const auto& block) {
     for (Eigen::Index i = 0; i < block.rows(); ++i) {
       sum += block.row(i).transpose().template cast<double>();
     }
   });
   for (std::int64_t c = 0; c < dim; ++c) {
-    mean[c] = static_cast<float>(sum[c] / static_cast<double>(rows.rows));
+    mean[c] = static_cast<float>(sum[c] / static_cast<double>(rows.end - rows.begin));
   }
 }
 
 /// gram = sum of (x - mean) (x - mean)^T. `centred` holds a tile of doubles.
 template <class T>
-void centred_gram(const HeadView<T>& rows, const float* mean, float* tile, double* centred,
+void centred_gram(const RowsOfHead<T>& rows, const float* mean, float* tile, double* centred,
                   MatrixMap<double> gram) {
-  const std::int64_t dim = rows.dim;
+  const std::int64_t dim = rows.head.dim;
   const VectorMap<const float> centre(mean, dim);
   gram.setZero();
-  for_each_tile(rows, tile, [&](std::int64_t, const auto& block) {
+  for_each_tile(rows.head, rows.begin, rows.end, tile, [&](std::int64_t, const auto& block) {
     auto own = map_matrix(centred, block.rows(), dim);
     for (Eigen::Index i = 0; i < block.rows(); ++i) {
       own.row(i) =
@@ -48,12 +56,12 @@ void centred_gram(const HeadView<T>& rows, const float* mean, float* tile, doubl
 
 /// scores[i] = |factor (x_i - mean)|^2. `products` holds two tiles.
 template <class T>
-void centred_leverage_of_head(const HeadView<T>& rows, const float* mean,
+void centred_leverage_of_head(const RowsOfHead<T>& rows, const float* mean,
                               const MatrixMap<const float>& factor, float* tile, float* products,
                               float* scores) {
-  const std::int64_t dim = rows.dim;
+  const std::int64_t dim = rows.head.dim;
   const VectorMap<const float> centre(mean, dim);
-  for_each_tile(rows, tile, [&](std::int64_t first, const auto& block) {
+  for_each_tile(rows.head, rows.begin, rows.end, tile, [&](std::int64_t first, const auto& block) {
     auto own = map_matrix(products, block.rows(), dim);
     auto product = map_matrix(products + tile_size(dim), block.rows(), dim);
     own = block.rowwise() - centre.transpose();
@@ -83,12 +91,11 @@ void centred_leverage_impl(Resources& res, const RowsView<T>& rows,
   auto* outcomes = scope.carve<CapacityOutcome>("centred_leverage.outcomes", heads);
   if (res.workspace().counting()) return;
   res.parallel_for(heads, [&](std::int64_t h, int worker) {
-    HeadView<T> head = rows.head(h);
-    std::fill_n(scores.head(h), head.rows, 0.0f);
-    const std::int64_t first = range.begin(head.rows);
-    head = head.slice(first, range.count(head.rows));
+    const HeadView<T> whole = rows.head(h);
+    const RowsOfHead<T> head{whole, range.begin(whole.rows), range.end(whole.rows)};
+    std::fill_n(scores.head(h), whole.rows, 0.0f);
     outcomes[h] = CapacityOutcome::zero;
-    if (head.rows == 0) return;
+    if (head.begin == head.end) return;
     double* gram = doubles + worker * 4 * matrix;
     float* factor = factors + worker * matrix;
     float* mean = means + worker * dim;
@@ -100,7 +107,7 @@ void centred_leverage_impl(Resources& res, const RowsView<T>& rows,
                        noise, gram + matrix, map_matrix(factor, dim, dim));
     if (outcomes[h] != CapacityOutcome::usable) return;
     centred_leverage_of_head(head, mean, map_matrix<const float>(factor, dim, dim), head_tile,
-                             products + worker * 2 * tile, scores.head(h) + first);
+                             products + worker * 2 * tile, scores.head(h) + head.begin);
   });
   count_outcomes(outcomes, heads, res.report());
 }

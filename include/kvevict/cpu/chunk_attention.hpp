@@ -65,18 +65,17 @@ void chunk_attention_impl(Resources& res, const RowsView<T>& keys, const Positio
                              : queries.count();
     };
     for (std::int64_t first = range.begin(head.rows); first < end; first += chunk) {
-      const HeadView<T> rows = head.slice(first, std::min(chunk, end - first));
-      const double missing = padding == ChunkPadding::zeros && rows.rows < chunk
-                                 ? static_cast<double>(chunk - rows.rows)
-                                 : 0.0;
+      const std::int64_t rows = std::min(chunk, end - first);
+      const double missing =
+          padding == ChunkPadding::zeros && rows < chunk ? static_cast<double>(chunk - rows) : 0.0;
       const auto from_padding = static_cast<float>(missing / static_cast<double>(chunk));
       for (std::int64_t q = h * group; q < (h + 1) * group; ++q) {
-        std::fill_n(out.head(q) + first, rows.rows, from_padding);
+        std::fill_n(out.head(q) + first, rows, from_padding);
       }
       const std::int64_t first_query = first_query_at(first);
-      const std::int64_t own = first_query_at(first + rows.rows) - first_query;
+      const std::int64_t own = first_query_at(first + rows) - first_query;
       // The group's queries of this chunk lie under each other.
-      const std::int64_t block = query_block(rows.rows, stacked);
+      const std::int64_t block = query_block(rows, stacked);
       for (std::int64_t start = 0; start < group * own; start += block) {
         const std::int64_t count = std::min(block, group * own - start);
         for (std::int64_t i = 0; i < count; ++i) {
@@ -85,16 +84,17 @@ void chunk_attention_impl(Resources& res, const RowsView<T>& keys, const Positio
         }
         auto scaled_queries = map_matrix(query_tile, count, dim);
         scaled_queries *= scale;
-        for_each_tile(rows, tiles + worker * tile, [&](std::int64_t at, const auto& key_block) {
-          map_matrix(weights + at, count, key_block.rows(), rows.rows).noalias() =
-              scaled_queries * key_block.transpose();
-        });
+        for_each_tile(head, first, first + rows, tiles + worker * tile,
+                      [&](std::int64_t at, const auto& key_block) {
+                        map_matrix(weights + at, count, key_block.rows(), rows).noalias() =
+                            scaled_queries * key_block.transpose();
+                      });
         for (std::int64_t i = 0; i < count; ++i) {
-          float* row = weights + i * rows.rows;
-          Exponentials all = exponentials(row, rows.rows);
+          float* row = weights + i * rows;
+          Exponentials all = exponentials(row, rows);
           if (missing > 0.0) all.sum += missing * std::exp(-static_cast<double>(all.maximum));
           if (all.sum == 0.0) continue;  // logits of -infinity only
-          accumulate(AttentionStatistic::sum, all, row, rows.rows, 1.0,
+          accumulate(AttentionStatistic::sum, all, row, rows, 1.0,
                      out.head(h * group + (start + i) / own) + first);
         }
       }

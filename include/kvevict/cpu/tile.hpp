@@ -51,13 +51,21 @@ MatrixMap<const float> load_tile(const HeadView<T>& head, std::int64_t first, st
   return map_matrix<const float>(buffer, count, dim);
 }
 
-/// Calls `use(first, tile)` for all rows of a head, in order.
+/// Calls `use(first, tile)` for the rows [begin, end) of a head, in order; `first` counts from
+/// `begin`.
+template <class T, class Use>
+void for_each_tile(const HeadView<T>& head, std::int64_t begin, std::int64_t end, float* buffer,
+                   Use&& use) {
+  for (std::int64_t first = begin; first < end; first += tile_rows) {
+    const std::int64_t count = std::min(tile_rows, end - first);
+    use(first - begin, load_tile(head, first, count, buffer));
+  }
+}
+
+/// The same for all rows.
 template <class T, class Use>
 void for_each_tile(const HeadView<T>& head, float* buffer, Use&& use) {
-  for (std::int64_t first = 0; first < head.rows; first += tile_rows) {
-    const std::int64_t count = std::min(tile_rows, head.rows - first);
-    use(first, load_tile(head, first, count, buffer));
-  }
+  for_each_tile(head, 0, head.rows, buffer, use);
 }
 
 /// Converts `count` queries of one head from `first` on to floats, [count][dim] densely.

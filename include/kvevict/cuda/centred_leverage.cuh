@@ -24,17 +24,17 @@ using MeanSplits = RowSplits<256, 64>;
 /// its rows and a lane for each channel.
 template <class T>
 __global__ void __launch_bounds__(128)
-    sum_rows(RowsView<const T, MemorySpace::device> rows, CentredRows centred,
-             std::int64_t max_splits, double* sums) {
+    sum_rows(RowsView<const T, MemorySpace::device> rows, RowRange range, std::int64_t max_splits,
+             double* sums) {
   constexpr int warps = 4;
   const std::int64_t h = blockIdx.x / max_splits;
   const std::int64_t split = blockIdx.x % max_splits;
-  auto head = rows.head(h);
-  centred.cut(head);
-  const std::int64_t length = MeanSplits::length(head.rows);
-  const std::int64_t begin = split * length;
-  if (begin >= head.rows) return;
-  const std::int64_t end = begin + length < head.rows ? begin + length : head.rows;
+  const auto head = rows.head(h);
+  const std::int64_t last = range.end(head.rows);
+  const std::int64_t length = MeanSplits::length(range.count(head.rows));
+  const std::int64_t begin = range.begin(head.rows) + split * length;
+  if (begin >= last) return;
+  const std::int64_t end = begin + length < last ? begin + length : last;
   KVEVICT_SHARED(double, of_warp, [warps][warp_size]);
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
@@ -132,7 +132,7 @@ void centred_leverage_impl(Resources& res, const RowsView<T, MemorySpace::device
 
   const RowsView<const Element, MemorySpace::device> read = rows;
   const CentredRows centred{means, range};
-  launch(res, "sum_rows", detail::sum_rows<Element>, heads * splits, 128, 0, read, centred, splits,
+  launch(res, "sum_rows", detail::sum_rows<Element>, heads * splits, 128, 0, read, range, splits,
          sums);
   launch(res, "finish_means", detail::finish_means, heads, 128, 0, rows.layout(), range, splits,
          dim, static_cast<const double*>(sums), means);

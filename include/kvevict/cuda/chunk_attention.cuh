@@ -78,10 +78,11 @@ __global__ void __launch_bounds__(128, Columns == 64 ? 4 : 3)
   const std::int64_t q = blockIdx.x / column_tiles;
   const auto head = keys.head(q / task.group);
   KVEVICT_SHARED(float4, shared, [Tile::shared_size]);
+  KVEVICT_SHARED(const T*, key_rows, [Product::rows]);
   KVEVICT_SHARED(const void*, query_rows, [Columns]);
   KVEVICT_SHARED(SoftmaxState, of_part, [128]);
   float* logits = reinterpret_cast<float*>(shared);
-  Tile tile{head, &task.stacked, logits, query_rows, in_whole_pieces(head), false};
+  Tile tile{head, &task.stacked, logits, key_rows, query_rows, in_whole_pieces(head), false};
   tile.set_queries(q, first_query);
 
   const int column = thread % Columns;
@@ -153,10 +154,11 @@ __global__ void __launch_bounds__(128, Columns == 64 ? 4 : 3)
   const auto head = keys.head(q / task.group);
   const int count = static_cast<int>(rows.count);
   KVEVICT_SHARED(float4, shared, [Tile::shared_size]);
+  KVEVICT_SHARED(const T*, key_rows, [Product::rows]);
   KVEVICT_SHARED(const void*, query_rows, [Columns]);
   KVEVICT_SHARED(ChunkQuery, columns, [Columns]);
   float* terms = reinterpret_cast<float*>(shared);
-  Tile tile{head, &task.stacked, terms, query_rows, in_whole_pieces(head), false};
+  Tile tile{head, &task.stacked, terms, key_rows, query_rows, in_whole_pieces(head), false};
   const ChunkQuery* queries = task.queries + q * task.count;
   const std::int64_t first_query = partition_point<128>(
       0, task.count, [&](std::int64_t i) { return queries[i].end <= rows.first; });

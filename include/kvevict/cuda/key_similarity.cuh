@@ -29,7 +29,7 @@ inline constexpr int similar_pitch = 17;
 /// One block for 64 rows of a head: products with 64 rows at a time from the last on, until each
 /// has found its own. 2 dim flops for each pair of rows, bound by fp32 arithmetic.
 template <class T>
-__global__ void __launch_bounds__(128, 4)
+__global__ void __launch_bounds__(128, 3)
     latest_similar(RowsView<const T, MemorySpace::device> rows, std::int64_t tiles,
                    ScoreView<MemorySpace::device> norms, float threshold, LatestSimilar* latest) {
   using Product = TileProduct<float, 64>;
@@ -87,8 +87,8 @@ __global__ void __launch_bounds__(128, 4)
   if (thread < count) latest[rows.layout().offset(tile.head) + tile.first + thread] = own;
 }
 
-/// One block for 128 rows of a head: takes from each mean its row itself and the rows whose latest
-/// similar one it is, in order, in double.
+/// One block for 128 rows of a head, which looks through all of them: takes from each mean its row
+/// itself and the rows whose latest similar one it is, in order, in double.
 static __global__ void __launch_bounds__(128)
     finish_similarity(ScoreView<MemorySpace::device> norms, std::int64_t tiles,
                       const LatestSimilar* latest, ScoreView<MemorySpace::device> out) {
@@ -101,13 +101,17 @@ static __global__ void __launch_bounds__(128)
   KVEVICT_SHARED(LatestSimilar, part, [128]);
   double exempt = 0.0;
   for (std::int64_t first = 0; first < rows; first += 128) {
-    __syncthreads();
-    if (first + thread < rows) part[thread] = of_head[first + thread];
-    __syncthreads();
+    LatestSimilar found{-1, 0.0f};
+    if (first + thread < rows) found = of_head[first + thread];
+    part[thread] = found;
+    // Most rows have their latest similar one near the end: elsewhere there is nothing to add.
+    const bool own = found.row >= tile.first && found.row < tile.first + tile.count;
+    if (__syncthreads_or(own ? 1 : 0) == 0) continue;
     const int count = static_cast<int>(rows - first < 128 ? rows - first : 128);
     for (int i = 0; i < count; ++i) {
       if (part[i].row == j) exempt += static_cast<double>(part[i].cosine);
     }
+    __syncthreads();
   }
   if (thread >= tile.count) return;
   const float inverse = inverse_length(norms.head(tile.head)[j]);

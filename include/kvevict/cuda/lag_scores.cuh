@@ -148,9 +148,7 @@ static __global__ void __launch_bounds__(lag_threads)
       worse += s[j] < own || (s[j] == own && j > i) ? 1 : 0;
     }
     // One NaN makes a whole softmax NaN.
-    to[i] = ranks && own == own
-                ? static_cast<float>(static_cast<double>(worse) / static_cast<double>(lag))
-                : own;
+    to[i] = ranks && own == own ? static_cast<float>(worse) / static_cast<float>(lag) : own;
   }
 }
 

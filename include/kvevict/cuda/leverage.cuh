@@ -31,13 +31,6 @@ struct CentredRows {
   __device__ const float* of_head(std::int64_t head, std::int64_t dim) const {
     return centres + head * dim;
   }
-  /// Leaves the range of a head's rows, and returns its first.
-  template <class T>
-  __device__ std::int64_t cut(HeadView<T, MemorySpace::device>& head) const {
-    const std::int64_t first = range.begin(head.rows);
-    head = head.slice(first, range.count(head.rows));
-    return first;
-  }
 };
 
 /// Arguments of the kernel: matrix m of the factors belongs to block first + m of the roots and
@@ -103,19 +96,15 @@ __global__ void __launch_bounds__(128, Columns > 64 ? 3 : 4)
   const int thread = static_cast<int>(threadIdx.x);
   const std::int64_t m = blockIdx.x / tiles;
   const std::int64_t block = task.first + m;
-  auto head = values.head(block / task.group);
-  const float* roots = task.roots.head(block);
-  float* scores = task.scores.head(block);
-  if constexpr (Centred) {
-    const std::int64_t skipped = task.centred.cut(head);
-    roots += skipped;
-    scores += skipped;
-  }
+  const auto head = values.head(block / task.group);
+  const std::int64_t begin = Centred ? task.centred.range.begin(head.rows) : 0;
+  const std::int64_t rows = Centred ? task.centred.range.count(head.rows) : head.rows;
+  const float* roots = task.roots.head(block) + begin;
   const std::int64_t first_row = blockIdx.x % tiles * Product::rows;
-  const std::int64_t left = head.rows - first_row;
+  const std::int64_t left = rows - first_row;
   if (left <= 0) return;
   const int count = static_cast<int>(left < Product::rows ? left : Product::rows);
-  scores += first_row;
+  float* scores = task.scores.head(block) + begin + first_row;
   if (task.outcomes != nullptr && task.outcomes[m] != CapacityOutcome::usable) {
     if (thread < count) scores[thread] = 0.0f;
     return;
@@ -137,8 +126,8 @@ __global__ void __launch_bounds__(128, Columns > 64 ? 3 : 4)
     const int end = task.lower_triangular && column + Columns < dim ? column + Columns : dim;
     for (int k = 0; k < end; k += Product::depth) {
       __syncthreads();
-      stage_rows<Product::rows, T>(HeadRows<T>{head, first_row, count}, head.channel_stride, dim,
-                                   whole, k, a);
+      stage_rows<Product::rows, T>(HeadRows<T>{head, begin + first_row, count}, head.channel_stride,
+                                   dim, whole, k, a);
       stage_rows<Columns, float>(HeadRows<float>{factor, column, outputs - column},
                                  factor.channel_stride, dim, whole_factor, k, b);
       __syncthreads();

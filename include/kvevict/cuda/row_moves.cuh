@@ -32,7 +32,6 @@ struct RowUnits {
     head.row_stride = of.row_stride / size;
     head.channel_stride = size == 1 ? of.channel_stride : 1;
     head.page_ids = of.page_ids;
-    head.page_first = of.page_first;
     head.page_stride = of.page_stride / size;
     head.page = of.page;
     units = static_cast<int>(of.dim / size);

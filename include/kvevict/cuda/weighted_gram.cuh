@@ -135,10 +135,10 @@ __global__ void __launch_bounds__(128, 3) gram_tiles(RowsView<const T, MemorySpa
   const TriangleTile tile(blockIdx.x / plan.split_blocks % plan.tiles);
   if (task.wanted != nullptr && task.wanted[m] == 0) return;
   const std::int64_t block = task.first + m;
-  auto head = values.head(block / task.group);
-  const float* roots = task.roots.head(block);
-  if constexpr (Centred) roots += task.centred.cut(head);
-  const std::int64_t rows = head.rows;
+  const auto head = values.head(block / task.group);
+  const std::int64_t begin = Centred ? task.centred.range.begin(head.rows) : 0;
+  const std::int64_t rows = Centred ? task.centred.range.count(head.rows) : head.rows;
+  const float* roots = task.roots.head(block) + begin;
   const std::int64_t length = GramPlan::Splits::length(rows);
   const std::int64_t splits = rows > length ? GramPlan::Splits::count(rows) : 1;
   const bool shared_out = plan.split_blocks > 1;
@@ -170,8 +170,10 @@ __global__ void __launch_bounds__(128, 3) gram_tiles(RowsView<const T, MemorySpa
           row + thread < end ? root_in_unit<Number>(roots[row + thread], largest) : Number{0};
       for (int k = 0; k < Tile::weight_rows && row + k < end; k += Tile::depth) {
         __syncthreads();
-        Tile::stage(head, whole, row + k, end, first_row, weights + k, a);
-        if (!diagonal) Tile::stage(head, whole, row + k, end, first_column, weights + k, b);
+        Tile::stage(head, whole, begin + row + k, begin + end, first_row, weights + k, a);
+        if (!diagonal) {
+          Tile::stage(head, whole, begin + row + k, begin + end, first_column, weights + k, b);
+        }
         __syncthreads();
         if constexpr (Centred) {
           const float* centre = task.centred.of_head(block / task.group, dim);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <variant>
 
 #include "cuda/mirror/mirror_device.cuh"
 #include "cuda/mirror/mirror_policies.hpp"
@@ -24,16 +25,18 @@ struct OfCache {
 };
 
 inline kvevict::Evidence<device_space> on_device(Transfers& transfers, const OfCache& of) {
-  const auto& [window, stats, probes, mass, projection] = of.evidence;
+  const auto& [window, stats, probes, mass, projection, filter, before_rope] = of.evidence;
   kvevict::Evidence<device_space> out;
-  if (window) {
-    const OfQueries positions{window->positions, of.kv_heads, window->queries.count()};
-    out.query_window = {on_device(transfers, window->queries), on_device(transfers, positions)};
-  }
+  if (window) out.query_window = on_device(transfers, OfWindow{*window, of.kv_heads});
   if (stats) out.query_stats = on_device(transfers, *stats);
   if (probes) out.probes = on_device(transfers, OfProbes{*probes, of.kv_heads});
   if (mass) out.attention_mass = on_device(transfers, *mass);
   if (projection) out.output_projection = on_device(transfers, *projection);
+  if (filter) out.query_filter = {on_device(transfers, filter->directions)};
+  if (before_rope) {
+    std::visit([&](const auto& rows) { out.keys_before_rope = {on_device(transfers, rows)}; },
+               before_rope->rows);
+  }
   return out;
 }
 
