@@ -53,15 +53,6 @@ inline void weighted_sum_impl(Resources& res, ScoreView<> a, float weight_a, Sco
   });
 }
 
-inline void multiply_scores_impl(Resources& res, ScoreView<> factors, ScoreView<> scores) {
-  if (res.workspace().counting()) return;
-  res.parallel_for(scores.layout.heads(), [&](std::int64_t h, int) {
-    const float* factor = factors.head(h);
-    float* to = scores.head(h);
-    for (std::int64_t i = 0; i < scores.layout.rows(h); ++i) to[i] *= factor[i];
-  });
-}
-
 inline void standardise_impl(Resources& res, const RowRange& range, ScoreView<> scores) {
   if (res.workspace().counting()) return;
   res.parallel_for(scores.layout.heads(), [&](std::int64_t h, int) {

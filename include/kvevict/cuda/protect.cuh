@@ -13,14 +13,14 @@
 namespace kvevict::cuda {
 
 /// Rows [begin, end) of a head.
-struct RowRange {
+struct ProtectedRange {
   std::int32_t begin;
   std::int32_t end;
 };
 
 /// The protected rows of one head as kernels read them: disjoint ascending ranges.
 struct ProtectedRows {
-  const RowRange* ranges = nullptr;
+  const ProtectedRange* ranges = nullptr;
   int count = 0;
 
   KVEVICT_HOST_DEVICE bool contains(std::int64_t row) const {
@@ -33,10 +33,10 @@ struct ProtectedRows {
 
 /// The protected rows of all heads, in workspace memory.
 struct ProtectedHeads {
-  RowRange* ranges = nullptr;     ///< [heads][capacity]
-  std::int32_t* count = nullptr;  ///< [heads] ranges of each head
-  std::int64_t* held = nullptr;   ///< [heads] rows of each head
-  std::int64_t capacity = 0;      ///< 0 when nothing is protected
+  ProtectedRange* ranges = nullptr;  ///< [heads][capacity]
+  std::int32_t* count = nullptr;     ///< [heads] ranges of each head
+  std::int64_t* held = nullptr;      ///< [heads] rows of each head
+  std::int64_t capacity = 0;         ///< 0 when nothing is protected
 
   KVEVICT_HOST_DEVICE ProtectedRows head(std::int64_t head) const {
     if (capacity == 0) return {};
@@ -62,7 +62,7 @@ static __global__ void __launch_bounds__(128)
   const std::int64_t rows = layout.rows(h);
   const std::int64_t recent_begin = recent < rows ? rows - recent : 0;
   const std::int64_t sinks_end = row.count_below(sinks, rows);
-  RowRange* ranges = out.ranges + h * out.capacity;
+  ProtectedRange* ranges = out.ranges + h * out.capacity;
   std::int32_t count = 0;
   std::int64_t held = 0;
   std::int64_t done = 0;  // rows before this one have been dealt with
@@ -107,7 +107,7 @@ inline ProtectedHeads protected_heads(Resources& res, WorkspaceScope& scope,
   if (protect.sinks == 0 && protect.recent == 0 && spans == 0) return heads;
   // A range that comes out of the merge ends where one of those that go in ends.
   heads.capacity = spans + 2;
-  heads.ranges = scope.carve<RowRange>("protected.ranges", layout.heads() * heads.capacity);
+  heads.ranges = scope.carve<ProtectedRange>("protected.ranges", layout.heads() * heads.capacity);
   heads.count = scope.carve<std::int32_t>("protected.count", layout.heads());
   heads.held = scope.carve<std::int64_t>("protected.held", layout.heads());
   PositionSpan* device_spans = scope.carve<PositionSpan>("protected.spans", spans);

@@ -85,17 +85,6 @@ struct WeightedSum {
   }
 };
 
-struct MultiplyScores {
-  ScoreView<MemorySpace::device> factors;
-  ScoreView<MemorySpace::device> scores;
-
-  __device__ void operator()(const HeadTile& tile) const {
-    const float* factor = factors.head(tile.head);
-    float* to = scores.head(tile.head);
-    for_rows_of(tile, [&](std::int64_t i) { to[i] *= factor[i]; });
-  }
-};
-
 /// One block for each head.
 template <int Threads>
 __global__ void __launch_bounds__(Threads)
@@ -160,13 +149,6 @@ inline void weighted_sum_impl(Resources& res, ScoreView<MemorySpace::device> a, 
 }
 
 /// 12 bytes for each score.
-inline void multiply_scores_impl(Resources& res, ScoreView<MemorySpace::device> factors,
-                                 ScoreView<MemorySpace::device> scores) {
-  if (res.workspace().counting()) return;
-  for_each_score_tile(res, "multiply_scores", scores.layout,
-                      detail::MultiplyScores{factors, scores});
-}
-
 /// Three reads of the scores, two of them from the caches, and one write; a block for each head.
 inline void standardise_impl(Resources& res, const RowRange& range,
                              ScoreView<MemorySpace::device> scores) {

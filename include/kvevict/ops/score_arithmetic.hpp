@@ -45,13 +45,6 @@ void weighted_sum(R& res, ScoreView<R::space> a, float weight_a, ScoreView<R::sp
   weighted_sum_impl(res, a, weight_a, b, weight_b, out);
 }
 
-/// scores[h][i] *= factors[h][i].
-template <class R>
-void multiply_scores(R& res, ScoreView<R::space> factors, ScoreView<R::space> scores) {
-  detail::require_scores(factors, scores.layout, 1, "factors");
-  multiply_scores_impl(res, factors, scores);
-}
-
 /// In place: the scores of the rows of the range become (x - mean) / max(s, 1e-6, 1e-4 |mean|),
 /// with the mean and the standard deviation s (1/(n-1); 0 for a single row) over these rows of the
 /// head; others become 0. The floors keep the rounding of scores that are all alike from counting

@@ -9,6 +9,7 @@
 #include "kvevict/ops/row_norms.hpp"
 #include "kvevict/ops/row_weighting.hpp"
 #include "kvevict/ops/score_arithmetic.hpp"
+#include "kvevict/ops/score_combination.hpp"
 
 namespace kvevict {
 
@@ -74,7 +75,7 @@ struct CurDKV {
       if (leverage == CurLeverage::average) {
         weighted_sum(res, scores, 0.5f, of_values, 0.5f, scores);
       } else {
-        multiply_scores(res, of_values, scores);
+        multiply_scores(res, of_values, 0.0, false, scores);
       }
     }
     window_shares(res, scores, 0, ReductionDomain::linear);

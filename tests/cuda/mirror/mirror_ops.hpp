@@ -169,8 +169,6 @@ void window_shares_impl(MirrorResources& res, kvevict::ScoreView<> scores, std::
                         kvevict::ReductionDomain domain);
 void weighted_sum_impl(MirrorResources& res, kvevict::ScoreView<> a, float weight_a,
                        kvevict::ScoreView<> b, float weight_b, kvevict::ScoreView<> out);
-void multiply_scores_impl(MirrorResources& res, kvevict::ScoreView<> factors,
-                          kvevict::ScoreView<> scores);
 void standardise_impl(MirrorResources& res, const kvevict::RowRange& range,
                       kvevict::ScoreView<> scores);
 void lag_scores_impl(MirrorResources& res, kvevict::ScoreView<> keys, kvevict::ScoreView<> values,

@@ -19,10 +19,6 @@ void weighted_sum_impl(MirrorResources& res, ScoreView<> a, float weight_a, Scor
   KVEVICT_MIRROR(weighted_sum, a, weight_a, b, weight_b, out);
 }
 
-void multiply_scores_impl(MirrorResources& res, ScoreView<> factors, ScoreView<> scores) {
-  KVEVICT_MIRROR(multiply_scores, factors, scores);
-}
-
 void standardise_impl(MirrorResources& res, const RowRange& range, ScoreView<> scores) {
   KVEVICT_MIRROR(standardise, range, scores);
 }
