@@ -25,7 +25,7 @@ namespace {
 constexpr std::int64_t heads = GoldenCase::kv_heads;
 constexpr std::int64_t rows = GoldenCase::rows;
 
-std::vector<float> scores_of(const GoldenEntry& entry, const kvevict::AnyPolicy& policy) {
+std::vector<float> scores_of(const GoldenEntry& entry, const TestPolicy& policy) {
   TestResources res({.threads = 2});
   GoldenCase& given = golden_case(entry);
   std::vector<float> scores(static_cast<std::size_t>(heads * rows));
@@ -78,7 +78,7 @@ void standardise_layer(std::int64_t first, std::int64_t last, std::vector<float>
 
 // Compactor's two parts as the library has them, blended with z-scores over the layer.
 std::vector<float> compactor_of_layer(const GoldenEntry& entry) {
-  const kvevict::AnyPolicy named = make_policy("Compactor", entry.parameters);
+  const TestPolicy named = make_policy("Compactor", entry.parameters);
   const auto& policy = std::get<kvevict::Compactor>(named.variant());
   const kvevict::RowRange range{policy.skip_first, policy.skip_last};
   GoldenCase& given = golden_case(entry);

@@ -94,7 +94,7 @@ TEST_CASE("LagKV: the suggested protection keeps sinks and the last partition",
   TestResources res({.threads = 1});
   const LagKV policy{.lag = 8};
   const kvevict::Selection kept =
-      kvevict::evict(res, kvevict::AnyPolicy(policy), cache.view(), {}, kvevict::Budget::rows(12),
+      kvevict::evict(res, TestPolicy(policy), cache.view(), {}, kvevict::Budget::rows(12),
                      policy.suggested_protection());
   const auto head = kept.head(0);
   CHECK(std::vector<std::int32_t>(head.begin(), head.end()) ==

@@ -80,7 +80,7 @@ TEST_CASE("LeverageScore: keys before RoPE of another shape are refused",
     return refused([&] {
       const auto keys = kvevict::RowsView<const float>::strided(numbers.data(), heads, rows, dim,
                                                                 rows * dim, dim);
-      kvevict::score_rows(res, kvevict::AnyPolicy(LeverageScore{}), cache.view(),
+      kvevict::score_rows(res, TestPolicy(LeverageScore{}), cache.view(),
                           kvevict::Evidence<>{.keys_before_rope = {{keys}}},
                           kvevict::ScoreView<>{scores.data(), cache.layout()});
     });

@@ -51,7 +51,7 @@ TEST_CASE("QFilter: one direction for each KV head, of the dimension of keys",
   const auto problem = [&](std::int64_t heads, std::int64_t dim) {
     return refused([&] {
       kvevict::score_rows(
-          res, kvevict::AnyPolicy(QFilter{}), cache.view(),
+          res, TestPolicy(QFilter{}), cache.view(),
           kvevict::Evidence<>{.query_filter = {{kvevict::MatrixView<const float>::packed(
                                   numbers.data(), heads, dim)}}},
           kvevict::ScoreView<>{scores.data(), cache.layout()});

@@ -65,7 +65,7 @@ TEST_CASE("RKV: the suggested protection keeps the window", "[policies][rkv]") {
   TestResources res({.threads = 1});
   const RKV policy;
   const kvevict::Selection kept =
-      kvevict::evict(res, kvevict::AnyPolicy(policy), cache.view(), evidence.view(),
+      kvevict::evict(res, TestPolicy(policy), cache.view(), evidence.view(),
                      kvevict::Budget::rows(8), policy.suggested_protection());
   const auto head = kept.head(0);
   CHECK(std::vector<std::int32_t>(head.begin(), head.end()) ==

@@ -17,7 +17,7 @@ TEST_CASE("validation: bad parameters are refused by every call", "[policies][pa
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double infinity = std::numeric_limits<double>::infinity();
   struct Case {
-    AnyPolicy policy;
+    TestPolicy policy;
     std::string argument;
     std::string value;
   };
