@@ -61,9 +61,9 @@ bool leaves_float(const std::string& policy) {
   return policy == "SnapKV" || policy == "H2O" || policy == "ExpectedAttention" ||
          policy == "KNorm" || policy == "ChunkWise" || policy == "ValueWeighted" ||
          policy == "Blend" || policy == "PerLayer" || policy == "SpanProtection" ||
-         policy == "TOVA" || policy == "QFilter" || policy == "CurDKV" ||
-         policy == "NonCausalAttention" || policy == "LeverageScore" || policy == "Compactor" ||
-         policy == "RKV";
+         policy == "ProbeAttention" || policy == "TOVA" || policy == "QFilter" ||
+         policy == "CurDKV" || policy == "NonCausalAttention" || policy == "LeverageScore" ||
+         policy == "Compactor" || policy == "RKV";
 }
 
 // Scores that do not saturate, against the double-precision loops.

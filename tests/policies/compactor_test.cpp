@@ -27,11 +27,21 @@ TEST_CASE("Compactor: scores are those of the double-precision loops", "[policie
     check_varied("Compactor", {{"chunk", chunk}, {"padding", "zeros"}, {"blending", "1.5"}},
                  blended_score);
   }
-  // Rows fewer than channels all have leverages near one, unless noise keeps them apart.
-  check_varied(
-      "Compactor",
-      {{"keys", "cached"}, {"noise", "relative:0.5"}, {"skip_first", "0"}, {"skip_last", "0"}},
-      blended_score);
+  // Rows fewer than channels all have leverages near one, unless noise keeps them apart. Two rows
+  // have the same leverage in any case: nothing but rounding is left of their difference.
+  for (const NamedInputs& named : varied_inputs()) {
+    const auto& heads = named.inputs.keys;
+    if (std::any_of(heads.begin(), heads.end(),
+                    [](const reference::Matrix& keys) { return keys.rows == 2; })) {
+      continue;
+    }
+    const Comparison comparison = compare_with_reference(
+        "Compactor",
+        {{"keys", "cached"}, {"noise", "relative:0.5"}, {"skip_first", "0"}, {"skip_last", "0"}},
+        named.inputs, blended_score);
+    INFO(named.name << ": " << comparison.describe());
+    CHECK(comparison.within());
+  }
   check_varied("Compactor", {{"skip_first", "1"}, {"skip_last", "200"}}, blended_score);
 }
 

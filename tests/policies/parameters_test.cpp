@@ -110,6 +110,36 @@ TEST_CASE("parameters: every spelling of every value", "[policies][parameters]")
       {"ExpectedAttention", "log_domain", booleans},
       {"ProbeAttention", "statistic", "mean|rms|max"},
       {"ProbeAttention", "value_norm", "none|norm|output_projection"},
+      {"TOVA", "reduction", reductions},
+      {"LagKV", "lag", "1|128"},
+      {"LagKV", "skip_first", "0|4"},
+      {"LagKV", "cross_scoring", booleans},
+      {"NonCausalAttention", "chunk", "1|256"},
+      {"NonCausalAttention", "padding", "none|zeros"},
+      {"NonCausalAttention", "kernel", "1|3"},
+      {"NonCausalAttention", "scale_logits", booleans},
+      {"NonCausalAttention", "reduction", reductions},
+      {"LeverageScore", "keys", "before_rope|cached"},
+      {"LeverageScore", "sketch", "0|48"},
+      {"LeverageScore", "seed", "0|18446744073709551615"},
+      {"LeverageScore", "noise", noises},
+      {"Compactor", "keys", "before_rope|cached"},
+      {"Compactor", "sketch", "0|48"},
+      {"Compactor", "seed", "0|18446744073709551615"},
+      {"Compactor", "noise", noises},
+      {"Compactor", "chunk", "1|256"},
+      {"Compactor", "padding", "none|zeros"},
+      {"Compactor", "blending", "0.35|1"},
+      {"Compactor", "skip_first", "0|8"},
+      {"Compactor", "skip_last", "0|4"},
+      {"CurDKV", "leverage", "product|key|value|average"},
+      {"CurDKV", "window", "0|16"},
+      {"CurDKV", "skip_first", "0|4"},
+      {"RKV", "window", "1|8"},
+      {"RKV", "kernel", "1|7"},
+      {"RKV", "lambda", "0|0.1|1"},
+      {"RKV", "threshold", "0.5|1"},
+      {"RKV", "reduction", reductions},
       {"StreamingLLM", "sinks", "0|4"},
       {"Random", "seed", "0|18446744073709551615"},
   };
@@ -237,7 +267,8 @@ TEST_CASE("parameters: policies are found by the names they were published under
   }
   CHECK_THAT(names, Catch::Matchers::UnorderedEquals(std::vector<std::string>{
                         "Jacap", "CapKV", "SnapKV", "KeyDiff", "KNorm", "H2O", "ExpectedAttention",
-                        "ProbeAttention", "StreamingLLM", "Random"}));
+                        "ProbeAttention", "TOVA", "LagKV", "QFilter", "NonCausalAttention",
+                        "LeverageScore", "Compactor", "CurDKV", "RKV", "StreamingLLM", "Random"}));
 }
 
 TEST_CASE("parameters: presets by name", "[policies][parameters]") {

@@ -42,10 +42,14 @@ Arguments evidence_arguments(const GoldenEntry& entry) {
   if (kind == "none") return {};
   if (kind == "probes") return {"--probes", input(entry, "probe_queries")};
   if (kind == "query_filter") return {"--query-filter", input(entry, "query_filter")};
+  const Arguments before_rope = {"--keys-pre-rope", input(entry, "keys_pre_rope")};
+  if (kind == "keys_before_rope") return before_rope;
   const std::string& frame = required(evidence, "queries");
   const Arguments queries = {"--queries", input(entry, "queries_" + frame), "--queries-are", frame};
   // SnapKV takes its window from its own parameter, H2O observes all queries.
-  if (kind == "query_window" || kind == "all_queries") return queries;
+  if (kind == "query_window" || kind == "all_queries") {
+    return evidence.count("keys") == 0 ? queries : queries + before_rope;
+  }
   if (kind != "query_stats") throw std::runtime_error(entry.id + ": unknown evidence " + kind);
   if (frame == "post_rope") {
     return queries + Arguments{"--stats-window", required(evidence, "window")};
