@@ -127,7 +127,7 @@ struct SplitResult {
 /// diagonal, 1.9 for dim 80) and dim elements of the cache, each read by every tile that needs it,
 /// from the L2 cache but for the first time: bound by arithmetic, in fp32 or double.
 template <class T, class Number, bool Centred>
-__global__ void __launch_bounds__(128, 3) gram_tiles(RowsView<const T, MemorySpace::device> values,
+__global__ void __launch_bounds__(128, 2) gram_tiles(RowsView<const T, MemorySpace::device> values,
                                                      Grams task, GramPlan plan, double* partials) {
   using Tile = GramTile<Number>;
   const int thread = static_cast<int>(threadIdx.x);
