@@ -44,7 +44,7 @@ inline void accumulate_query_moments_impl(Resources& res, const QueriesView<>& q
   if (res.workspace().counting()) return;
   res.parallel_for(queries.heads(), [&](std::int64_t q, int worker) {
     VectorMap<double> distance(means + worker * dim, dim);
-    if (kept_share != 1.0) {
+    if (kept_share != 1.0 && covariance != Covariance::none) {
       VectorMap<double>(&moments.second(q, 0), moments.second.shape[1]) *= kept_share;
     }
     double seen = weight;
