@@ -78,6 +78,37 @@ constexpr Case cases[] = {
        return {mean_query_pass(l, false), gram_pass(l, l.shape.heads),
                leverage_pass(l, l.shape.heads)};
      }},
+    {"TOVA", "",
+     [](const CudaLoad& l) -> Work { return {writing_scores(l, attention_pass(l, 1))}; }},
+    {"LagKV", "",
+     [](const CudaLoad& l) -> Work {
+       return {read_pass(l, 2), read_pass(l, 2), read_pass(l, 6),
+               writing_scores(l, read_pass(l, 6))};
+     }},
+    {"QFilter", "", [](const CudaLoad& l) -> Work { return {writing_scores(l, read_pass(l, 2))}; }},
+    {"NonCausalAttention", "",
+     [](const CudaLoad& l) -> Work {
+       return {read_pass(l, 2), writing_scores(l, read_pass(l, 2))};
+     }},
+    {"LeverageScore", "keys=cached",
+     [](const CudaLoad& l) -> Work {
+       return {read_pass(l, 1), gram_pass(l, l.shape.heads), leverage_pass(l, l.shape.heads)};
+     }},
+    {"Compactor", "keys=cached",
+     [](const CudaLoad& l) -> Work {
+       return {read_pass(l, 1), gram_pass(l, l.shape.heads), leverage_pass(l, l.shape.heads),
+               read_pass(l, 2), writing_scores(l, read_pass(l, 2))};
+     }},
+    {"CurDKV", "",
+     [](const CudaLoad& l) -> Work {
+       return {read_pass(l, 2), writing_scores(l, read_pass(l, 2))};
+     }},
+    // Every pair of keys of a head is compared.
+    {"RKV", "",
+     [](const CudaLoad& l) -> Work {
+       return {attention_pass(l, 8),
+               writing_scores(l, read_pass(l, 2.0 * static_cast<double>(l.shape.rows)))};
+     }},
     {"StreamingLLM", "", [](const CudaLoad& l) -> Work { return {writing_scores(l, {})}; }},
     {"Random", "", [](const CudaLoad& l) -> Work { return {writing_scores(l, {})}; }},
 };
@@ -96,6 +127,11 @@ kvevict::Evidence<device> evidence_for(const Case& c, const CudaInputs<T>& input
   if (policy_of(c).needs().contains(kvevict::EvidenceKind::probes)) {
     evidence.probes = inputs.probes();
   }
+  // The mean of each group's first query head serves as a filter.
+  kvevict::MatrixView<const float, device> filter = evidence.query_stats->mean;
+  filter.stride[0] *= filter.shape[0] / inputs.shape().heads;
+  filter.shape[0] = inputs.shape().heads;
+  evidence.query_filter = {filter};
   return evidence;
 }
 

@@ -54,6 +54,26 @@ constexpr Case cases[] = {
      [](Bounds& b, const Load& l) { return capacity(b, l, l.shape.query_heads()); }},
     {"CapKV", "pooled=true", 3,
      [](Bounds& b, const Load& l) { return capacity(b, l, l.shape.heads); }},
+    {"TOVA", "", 1, [](Bounds& b, const Load& l) { return attention(b, l, 1); }},
+    {"LagKV", "", 4,
+     [](Bounds& b, const Load& l) { return 2.0 * (read_keys(b, l) + read_values(b, l)); }},
+    {"QFilter", "", 1, [](Bounds& b, const Load& l) { return read_keys(b, l); }},
+    {"NonCausalAttention", "", 2,
+     [](Bounds& b, const Load& l) { return read_keys(b, l) + read_values(b, l); }},
+    {"LeverageScore", "keys=cached", 3,
+     [](Bounds& b, const Load& l) { return capacity(b, l, l.shape.heads); }},
+    {"Compactor", "keys=cached", 5,
+     [](Bounds& b, const Load& l) {
+       return capacity(b, l, l.shape.heads) + read_keys(b, l) + read_values(b, l);
+     }},
+    {"CurDKV", "", 2, [](Bounds& b, const Load& l) { return read_keys(b, l) + read_values(b, l); }},
+    // Every pair of keys of a head is compared.
+    {"RKV", "", 1,
+     [](Bounds& b, const Load& l) {
+       return attention(b, l, 8) + square_products(b, l, l.shape.heads) *
+                                       static_cast<double>(l.shape.rows) /
+                                       static_cast<double>(l.shape.dim);
+     }},
     {"StreamingLLM", "", 0,
      [](Bounds& b, const Load& l) { return b.write(l.scores, l.score_bytes()); }},
     {"Random", "", 0, [](Bounds& b, const Load& l) { return b.write(l.scores, l.score_bytes()); }},
@@ -77,6 +97,11 @@ void score(benchmark::State& state, const Case& c, const Inputs<T>& inputs, int 
   kvevict::Evidence<> evidence{.query_window = inputs.window(), .query_stats = inputs.stats()};
   // Jacap takes probes when they are there, and its default case is the one without.
   if (policy.needs().contains(kvevict::EvidenceKind::probes)) evidence.probes = inputs.probes();
+  // The mean of each group's first query head serves as a filter.
+  kvevict::MatrixView<const float> filter = evidence.query_stats->mean;
+  filter.stride[0] *= filter.shape[0] / shape.heads;
+  filter.shape[0] = shape.heads;
+  evidence.query_filter = {filter};
 
   const Load load{
       shape,          inputs.keys().data(),           inputs.values().data(), inputs.keys().bytes(),
