@@ -62,7 +62,7 @@ class DecodeEvictor {
         evidence_(
             options.collect ? *options.collect : detail::collected_evidence(policy_),
             options.attention_mass ? *options.attention_mass : detail::accumulation_of(policy_),
-            shape.query_heads, shape.dim, options) {
+            shape.query_heads, shape.dim, with_window(options, policy_)) {
     require(shape.kv_heads >= 1, "kv_heads", shape.kv_heads, ">=", 1);
     require(shape.query_heads % shape.kv_heads == 0, "query_heads", shape.query_heads,
             "a multiple of kv_heads,", shape.kv_heads);

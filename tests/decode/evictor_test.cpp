@@ -111,17 +111,21 @@ TEST_CASE("a prompt in chunks stays within the limit", "[decode]") {
 }
 
 TEST_CASE("a window is as long as the policy's", "[decode]") {
-  // The last 6 queries and the last 3 rank rows differently; each evictor follows its policy.
-  for (const std::int64_t window : {3, 6}) {
+  // The last 6 queries and the last 3 rank rows differently; each evictor follows its policy. 90
+  // are more than are held where nothing says how many.
+  for (const std::int64_t window : {3, 6, 90}) {
     const kvevict::SnapKV policy{.window = window, .kernel = 1};
-    Evictor evictor(policy, shape.decode(), {.row_limit = 20});
-    Engine<float> engine(CacheLayout::hnd, shape, 9);
+    const std::int64_t tokens = window + 14;
+    EngineShape longer = shape;
+    longer.capacity = tokens + 10;
+    Evictor evictor(policy, longer.decode(), {.row_limit = tokens});
+    Engine<float> engine(CacheLayout::hnd, longer, 9);
     TestResources res({.threads = 1});
     Selection kept;
-    for (int step = 0; step < 20; ++step) decode_step(res, evictor, engine, kept, 1);
-    REQUIRE(evictor.select(res, kept, engine.view(), 10));
-    const TokenQueries queries = engine.queries(20 - window, window);
-    const auto first = static_cast<std::int32_t>(20 - window);
+    for (int step = 0; step < tokens; ++step) decode_step(res, evictor, engine, kept, 1);
+    REQUIRE(evictor.select(res, kept, engine.view(), tokens - 10));
+    const TokenQueries queries = engine.queries(tokens - window, window);
+    const auto first = static_cast<std::int32_t>(tokens - window);
     Selection want;
     kvevict::evict_into(
         res, want, TestPolicy(policy), kvevict::KvView<const float>(engine.view()),
