@@ -78,13 +78,4 @@ std::vector<std::vector<std::int32_t>> best_rows(const std::vector<float>& score
   return out;
 }
 
-std::vector<std::vector<std::int32_t>> rows_of(const kvevict::Selection& kept) {
-  std::vector<std::vector<std::int32_t>> out;
-  for (std::int64_t h = 0; h < kept.heads(); ++h) {
-    const auto head = kept.head(h);
-    out.emplace_back(head.begin(), head.end());
-  }
-  return out;
-}
-
 }  // namespace kvevict_test

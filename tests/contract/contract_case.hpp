@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "core/selections.hpp"
 #include "kvevict/core/config.hpp"
 #include "policies/any_policy_calls.hpp"
 #include "policies/policy_inputs.hpp"
@@ -80,7 +81,5 @@ std::int64_t count_nan(const std::vector<float>& scores);
 std::vector<std::vector<std::int32_t>> best_rows(const std::vector<float>& scores,
                                                  const kvevict::RowLayout<>& layout,
                                                  std::int64_t count);
-
-std::vector<std::vector<std::int32_t>> rows_of(const kvevict::Selection& kept);
 
 }  // namespace kvevict_test

@@ -25,4 +25,13 @@ inline kvevict::Selection selection_of(const std::vector<std::vector<std::int32_
   return selection;
 }
 
+// The row numbers of a selection, head by head.
+inline std::vector<std::vector<std::int32_t>> rows_of(const kvevict::Selection& kept) {
+  std::vector<std::vector<std::int32_t>> heads;
+  for (std::int64_t h = 0; h < kept.heads(); ++h) {
+    heads.emplace_back(kept.head(h).begin(), kept.head(h).end());
+  }
+  return heads;
+}
+
 }  // namespace kvevict_test

@@ -34,14 +34,6 @@ namespace {
 
 using Numbers = std::vector<std::vector<std::int32_t>>;
 
-Numbers numbers_of(const Selection& kept) {
-  Numbers numbers;
-  for (std::int64_t h = 0; h < kept.heads(); ++h) {
-    numbers.emplace_back(kept.head(h).begin(), kept.head(h).end());
-  }
-  return numbers;
-}
-
 Numbers numbers_of(const PageList& pages) {
   Numbers numbers;
   for (std::size_t t = 0; t + 1 < pages.offsets.size(); ++t) {
@@ -72,46 +64,46 @@ TEST_CASE("blocks are ranked by the mean or the maximum of their rows", "[front]
   const auto layout = RowLayout<>::uniform(1, 10);
   const BlockOptions mean{.rows = 3};
   const BlockOptions max{.rows = 3, .reduction = BlockReduction::max};
-  REQUIRE(numbers_of(kept_blocks(scores, layout, mean, Budget::rows(3))) == Numbers{{1}});
-  REQUIRE(numbers_of(kept_blocks(scores, layout, mean, Budget::rows(6))) == Numbers{{1, 3}});
-  REQUIRE(numbers_of(kept_blocks(scores, layout, mean, Budget::rows(9))) == Numbers{{1, 2, 3}});
-  REQUIRE(numbers_of(kept_blocks(scores, layout, max, Budget::rows(6))) == Numbers{{1, 2}});
+  REQUIRE(rows_of(kept_blocks(scores, layout, mean, Budget::rows(3))) == Numbers{{1}});
+  REQUIRE(rows_of(kept_blocks(scores, layout, mean, Budget::rows(6))) == Numbers{{1, 3}});
+  REQUIRE(rows_of(kept_blocks(scores, layout, mean, Budget::rows(9))) == Numbers{{1, 2, 3}});
+  REQUIRE(rows_of(kept_blocks(scores, layout, max, Budget::rows(6))) == Numbers{{1, 2}});
   // Whole blocks within the budget: all only for a budget of all rows.
-  REQUIRE(numbers_of(kept_blocks(scores, layout, mean, Budget::rows(8))) == Numbers{{1, 3}});
-  REQUIRE(numbers_of(kept_blocks(scores, layout, mean, Budget::rows(2))) == Numbers{{}});
-  REQUIRE(numbers_of(kept_blocks(scores, layout, mean, Budget::rows(10))) == Numbers{{0, 1, 2, 3}});
-  REQUIRE(numbers_of(kept_blocks(scores, layout, mean, Budget::evict_ratio(0.0))) ==
+  REQUIRE(rows_of(kept_blocks(scores, layout, mean, Budget::rows(8))) == Numbers{{1, 3}});
+  REQUIRE(rows_of(kept_blocks(scores, layout, mean, Budget::rows(2))) == Numbers{{}});
+  REQUIRE(rows_of(kept_blocks(scores, layout, mean, Budget::rows(10))) == Numbers{{0, 1, 2, 3}});
+  REQUIRE(rows_of(kept_blocks(scores, layout, mean, Budget::evict_ratio(0.0))) ==
           Numbers{{0, 1, 2, 3}});
 }
 
 TEST_CASE("equal blocks keep the first, NaN ranks lowest", "[front][blocks]") {
   const auto layout = RowLayout<>::uniform(1, 8);
   const BlockOptions mean{.rows = 2};
-  REQUIRE(numbers_of(kept_blocks(std::vector<float>(8, 1.0f), layout, mean, Budget::rows(4))) ==
+  REQUIRE(rows_of(kept_blocks(std::vector<float>(8, 1.0f), layout, mean, Budget::rows(4))) ==
           Numbers{{0, 1}});
   constexpr float inf = std::numeric_limits<float>::infinity();
   const std::vector<float> scores = {not_a_number, 5, -inf, -1, not_a_number, not_a_number, -2, -2};
   const Selection kept = kept_blocks(scores, layout, mean, Budget::rows(4));
-  REQUIRE(numbers_of(kept) == Numbers{{1, 3}});
+  REQUIRE(rows_of(kept) == Numbers{{1, 3}});
   REQUIRE(kept.report().nan_scores == 3);
   // A maximum leaves NaN out while there is a number.
-  REQUIRE(numbers_of(kept_blocks(scores, layout, {.rows = 2, .reduction = BlockReduction::max},
-                                 Budget::rows(6))) == Numbers{{0, 1, 3}});
+  REQUIRE(rows_of(kept_blocks(scores, layout, {.rows = 2, .reduction = BlockReduction::max},
+                              Budget::rows(6))) == Numbers{{0, 1, 3}});
 }
 
 TEST_CASE("blocks with a protected row are kept", "[front][blocks]") {
   const std::vector<float> scores = {0, 0, 5, 5, 0, 0, 9, 9, 0, 0, 0};
   const auto layout = RowLayout<>::uniform(1, 11);
   const BlockOptions blocks{.rows = 2};
-  REQUIRE(numbers_of(kept_blocks(scores, layout, blocks, Budget::rows(6),
-                                 {.sinks = 1, .recent = 1})) == Numbers{{0, 3, 5}});
+  REQUIRE(rows_of(kept_blocks(scores, layout, blocks, Budget::rows(6),
+                              {.sinks = 1, .recent = 1})) == Numbers{{0, 3, 5}});
   const kvevict::PositionSpan spans[] = {{5, 7}};
-  REQUIRE(numbers_of(kept_blocks(scores, layout, blocks, Budget::rows(4), {.spans = spans})) ==
+  REQUIRE(rows_of(kept_blocks(scores, layout, blocks, Budget::rows(4), {.spans = spans})) ==
           Numbers{{2, 3}});
   // Named by position, not by row.
   const std::vector<std::int32_t> positions = {0, 7, 8, 9, 20, 21, 22, 23, 24, 25, 26};
-  REQUIRE(numbers_of(kept_blocks(scores, layout, blocks, Budget::rows(4), {.sinks = 9},
-                                 HostPositions::shared(positions.data()))) == Numbers{{0, 1}});
+  REQUIRE(rows_of(kept_blocks(scores, layout, blocks, Budget::rows(4), {.sinks = 9},
+                              HostPositions::shared(positions.data()))) == Numbers{{0, 1}});
 }
 
 TEST_CASE("heads that share a table decide together", "[front][blocks]") {
@@ -122,16 +114,16 @@ TEST_CASE("heads that share a table decide together", "[front][blocks]") {
                                      0, 0, 8, 8,        //
                                      1, 1, 2, 2, 3, 3,  //
                                      9, 9, 0, 0, 0, 0};
-  REQUIRE(numbers_of(kept_blocks(scores, layout, {.rows = 2, .heads_together = 2},
-                                 Budget::rows(2))) == Numbers{{0}, {0}});
-  REQUIRE(numbers_of(kept_blocks(scores, layout, {.rows = 2}, Budget::rows(2))) ==
+  REQUIRE(rows_of(kept_blocks(scores, layout, {.rows = 2, .heads_together = 2}, Budget::rows(2))) ==
+          Numbers{{0}, {0}});
+  REQUIRE(rows_of(kept_blocks(scores, layout, {.rows = 2}, Budget::rows(2))) ==
           Numbers{{0}, {1}, {2}, {0}});
   // Layers that share the tables of their sequences: heads 0 and 1 with 2 and 3.
   const auto even = RowLayout<>::uniform(4, 4);
   const std::vector<float> layers = {0, 0, 1, 1, 5, 5, 0, 0,  //
                                      3, 3, 1, 1, 0, 0, 1, 1};
   const BlockOptions by_table{.rows = 2, .heads_together = 1, .units = 2};
-  REQUIRE(numbers_of(kept_blocks(layers, even, by_table, Budget::rows(2))) == Numbers{{0}, {0}});
+  REQUIRE(rows_of(kept_blocks(layers, even, by_table, Budget::rows(2))) == Numbers{{0}, {0}});
   const BlockOptions of_table =
       BlockOptions::of(PageTable<>{nullptr, 2, 4, 1, 9}, kvevict::PageLayout::nhd(2, 1, 8));
   REQUIRE(of_table.rows == 2);
@@ -168,7 +160,7 @@ TEST_CASE("blocks agree with a sort over all units and sizes", "[front][blocks]"
           for (const auto& [score, block] : ranked) want.push_back(block);
           std::sort(want.begin(), want.end());
           INFO("rows " << rows << ", blocks of " << size << ", share " << share);
-          REQUIRE(numbers_of(kept)[static_cast<std::size_t>(u)] == want);
+          REQUIRE(rows_of(kept)[static_cast<std::size_t>(u)] == want);
         }
       }
     }
@@ -190,7 +182,7 @@ TEST_CASE("blocks that cannot be chosen are refused", "[front][blocks]") {
                                  HostPositions::consecutive(), options, Budget::rows(4), protect);
         },
         kind);
-    REQUIRE(numbers_of(kept) == Numbers{{7}});
+    REQUIRE(rows_of(kept) == Numbers{{7}});
     return text;
   };
   REQUIRE(problem({.rows = 2, .heads_together = 2}, {}) ==

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "core/selections.hpp"
 #include "kvevict/kvevict.hpp"
 #include "ops/rows_case.hpp"
 #include "support/backend.hpp"
@@ -40,14 +41,6 @@ struct Cache {
     return {keys.writable(), values.writable(), WritablePositions::per_head(table.data())};
   }
 };
-
-std::vector<std::vector<std::int32_t>> rows_of(const Selection& kept) {
-  std::vector<std::vector<std::int32_t>> rows;
-  for (std::int64_t h = 0; h < kept.heads(); ++h) {
-    rows.emplace_back(kept.head(h).begin(), kept.head(h).end());
-  }
-  return rows;
-}
 
 template <class T>
 void require_same_rows(const kvevict::RowsView<T>& got, const kvevict::RowsView<T>& want) {

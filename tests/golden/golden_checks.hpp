@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/selections.hpp"
 #include "golden/golden_case.hpp"
 #include "kvevict/core/budget.hpp"
 #include "kvevict/core/protect.hpp"
@@ -33,15 +34,6 @@ inline Comparison compare_scores(const GoldenEntry& entry, const std::vector<flo
     }
   }
   return comparison;
-}
-
-inline std::vector<std::vector<std::int32_t>> rows_of(const kvevict::Selection& kept) {
-  std::vector<std::vector<std::int32_t>> out;
-  for (std::int64_t h = 0; h < kept.heads(); ++h) {
-    const auto head = kept.head(h);
-    out.emplace_back(head.begin(), head.end());
-  }
-  return out;
 }
 
 // Budget and protection of a kept set, rounded as its source rounds.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/selections.hpp"
 #include "kvevict/cpu/copy_rows.hpp"
 #include "kvevict/cpu/gather.hpp"
 #include "kvevict/cpu/refit.hpp"
@@ -12,15 +13,6 @@
 #include "reference/refit.hpp"
 
 namespace kvevict_test {
-
-inline kvevict::Selection selection_of(const std::vector<std::vector<std::int32_t>>& rows) {
-  std::vector<std::int64_t> counts;
-  for (const auto& head : rows) counts.push_back(static_cast<std::int64_t>(head.size()));
-  kvevict::Selection kept;
-  std::int32_t* out = kept.reshape(counts);
-  for (const auto& head : rows) out = std::copy(head.begin(), head.end(), out);
-  return kept;
-}
 
 // Every `step`-th row of every head, beginning with the first.
 inline kvevict::Selection every(std::int64_t step, const kvevict::RowLayout<>& layout) {
