@@ -15,7 +15,6 @@ namespace kvevict::cpu {
 
 /// Relative errors of a candidate over parts of the probes.
 struct RefitErrors {
-  double fitted;
   double checked;
   double all;
 };
@@ -84,8 +83,7 @@ class HeadRefit {
       const double wrong = std::sqrt(error.template cast<double>().squaredNorm());
       return wrong == 0.0 ? 0.0 : wrong / size;
     };
-    return {ratio(residual.topRows(s_.probes.fitted), target.topRows(s_.probes.fitted)),
-            ratio(residual.bottomRows(checked), target.bottomRows(checked)),
+    return {ratio(residual.bottomRows(checked), target.bottomRows(checked)),
             ratio(residual, target)};
   }
 

@@ -44,15 +44,6 @@ struct RefitOptions {
   /// values only and nothing by the error there; 0 takes what is asked for.
   std::int64_t check_every = 4;
   Protect pinned = {};  ///< kept rows that stay as they are
-
-  friend bool operator==(const RefitOptions& a, const RefitOptions& b) {
-    return a.mass == b.mass && a.values == b.values && a.ridge == b.ridge &&
-           a.mass_ridge == b.mass_ridge && a.weight_floor == b.weight_floor &&
-           a.direction_ridge == b.direction_ridge && a.largest_spread == b.largest_spread &&
-           a.check_every == b.check_every && a.pinned.sinks == b.pinned.sinks &&
-           a.pinned.recent == b.pinned.recent && a.pinned.spans.data() == b.pinned.spans.data() &&
-           a.pinned.spans.size() == b.pinned.spans.size();
-  }
 };
 
 /// What was changed in a head.
