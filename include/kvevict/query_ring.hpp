@@ -94,20 +94,12 @@ class BasicQueryRing {
   /// A blob (core/state_blob.hpp) that `restore` reads, there or elsewhere. Waits for a device.
   template <class R>
   requires(R::space == S) std::vector<std::byte> save(R& res)
-  const {
-    StateWriter writer("QueryRing");
-    write(res, writer);
-    return writer.finish();
-  }
+  const { return detail::save_state(res, *this, "QueryRing"); }
   /// Takes the place of the queries held. Throws invalid_argument for a blob that is damaged or of
   /// another shape, unsupported for another version; nothing is changed then.
   template <class R>
   requires(R::space == S) void restore(R& res, std::span<const std::byte> blob) {
-    StateReader reader(blob, "QueryRing");
-    BasicQueryRing other(heads_, dim_, window_);
-    other.read(res, reader);
-    reader.finish();
-    *this = std::move(other);
+    detail::restore_state(res, blob, "QueryRing", BasicQueryRing(heads_, dim_, window_), *this);
   }
 
   /// The same as part of a larger blob. `read` leaves an object that it fails for in no particular

@@ -142,21 +142,14 @@ class BasicRunningQueryStats {
   /// A blob (core/state_blob.hpp) that `restore` reads, there or elsewhere. Waits for a device.
   template <class R>
   requires(R::space == S) std::vector<std::byte> save(R& res)
-  const {
-    StateWriter writer("RunningQueryStats");
-    write(res, writer);
-    return writer.finish();
-  }
+  const { return detail::save_state(res, *this, "RunningQueryStats"); }
   /// Takes the place of what was observed. Throws invalid_argument for a blob that is damaged or of
   /// another shape, rope, covariance or decay, unsupported for another version; nothing is changed
   /// then.
   template <class R>
   requires(R::space == S) void restore(R& res, std::span<const std::byte> blob) {
-    StateReader reader(blob, "RunningQueryStats");
-    BasicRunningQueryStats other(heads_, dim_, rope(), covariance_, decay_);
-    other.read(res, reader);
-    reader.finish();
-    *this = std::move(other);
+    detail::restore_state(res, blob, "RunningQueryStats",
+                          BasicRunningQueryStats(heads_, dim_, rope(), covariance_, decay_), *this);
   }
 
   /// The same as part of a larger blob. `read` leaves an object that it fails for in no particular

@@ -211,4 +211,27 @@ class StateReader {
   std::span<const std::byte> left_;
 };
 
+namespace detail {
+
+/// A blob of one state alone: what its `write` puts.
+template <class R, class State>
+std::vector<std::byte> save_state(R& res, const State& state, std::string_view kind) {
+  StateWriter writer(kind);
+  state.write(res, writer);
+  return writer.finish();
+}
+
+/// Replaces a state by the one in a blob of `save_state`, read by `fresh`, which has the same shape
+/// and has observed nothing. What throws leaves the state as it was.
+template <class R, class State>
+void restore_state(R& res, std::span<const std::byte> blob, std::string_view kind, State fresh,
+                   State& state) {
+  StateReader reader(blob, kind);
+  fresh.read(res, reader);
+  reader.finish();
+  state = std::move(fresh);
+}
+
+}  // namespace detail
+
 }  // namespace kvevict

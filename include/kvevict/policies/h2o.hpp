@@ -150,20 +150,12 @@ class H2O::BasicState {
   /// A blob (core/state_blob.hpp) that `restore` reads, there or elsewhere. Waits for a device.
   template <class R>
   requires(R::space == S) std::vector<std::byte> save(R& res)
-  const {
-    StateWriter writer("H2O");
-    write(res, writer);
-    return writer.finish();
-  }
+  const { return detail::save_state(res, *this, "H2O"); }
   /// Takes the place of the mass. Throws invalid_argument for a blob that is damaged or of another
   /// accumulation, unsupported for another version; nothing is changed then.
   template <class R>
   requires(R::space == S) void restore(R& res, std::span<const std::byte> blob) {
-    StateReader reader(blob, "H2O");
-    BasicState other(policy_);
-    other.read(res, reader);
-    reader.finish();
-    *this = std::move(other);
+    detail::restore_state(res, blob, "H2O", BasicState(policy_), *this);
   }
 
   /// The same as part of a larger blob. `read` leaves an object that it fails for in no particular
