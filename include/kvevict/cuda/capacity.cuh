@@ -67,6 +67,44 @@ struct FactorScratch {
   int* overflows = nullptr;
 };
 
+/// The matrices of a capacity that are worked on at once, and their memory: 20 dim^2 bytes for each
+/// and the partial sums of GramPlan.
+struct CapacityBatch {
+  std::int64_t size;  ///< matrices at once
+  double* gram;
+  float* factors;
+  double* partials;
+  FactorScratch scratch;  ///< `lower` is `gram`
+
+  CapacityBatch(Resources& res, WorkspaceScope& scope, std::int64_t heads, std::int64_t dim,
+                std::int64_t longest)
+      : size(std::min(heads, capacity_batch)), limits_(res.limits()), dim_(dim), longest_(longest) {
+    const std::int64_t last = size == 0 ? 0 : heads - (heads - 1) / size * size;
+    const std::int64_t numbers = size * dim * dim;
+    gram = scope.carve<double>("capacity.gram", numbers);
+    scratch.solution = scope.carve<double>("capacity.solution", numbers);
+    factors = scope.carve<float>("capacity.factors", numbers);
+    partials = scope.carve<double>("capacity.partials",
+                                   std::max(plan(size).partial_size(), plan(last).partial_size()));
+    scratch.outcomes = scope.carve<CapacityOutcome>("capacity.outcomes", size);
+    scratch.overflows = scope.carve<int>("capacity.overflows", size);
+    scratch.lower = gram;
+  }
+
+  GramPlan plan(std::int64_t count) const { return GramPlan(limits_, count, dim_, longest_); }
+
+  /// The first `count` matrices of `gram` or `factors`.
+  template <class Number>
+  MatrixBatchView<Number, MemorySpace::device> first(Number* memory, std::int64_t count) const {
+    return MatrixBatchView<Number, MemorySpace::device>::packed(memory, count, dim_, dim_);
+  }
+
+ private:
+  const DeviceLimits& limits_;
+  std::int64_t dim_;
+  std::int64_t longest_;
+};
+
 /// The steps of inverse_factor. `largest` may be null.
 inline void enqueue_inverse_factors(
     Resources& res, const MatrixBatchView<const double, MemorySpace::device>& gram,
@@ -140,8 +178,8 @@ void leverage_scores_impl(Resources& res, const RowsView<T, MemorySpace::device>
   enqueue_leverages<std::remove_const_t<T>>(res, values, task, factors.shape[0]);
 }
 
-/// All heads in one launch a step, up to 512 matrices at a time; V is read twice. Workspace: 20
-/// dim^2 bytes for each of these matrices and the partial sums of GramPlan.
+/// All heads in one launch a step, up to 512 matrices at a time; V is read twice. Workspace:
+/// that of CapacityBatch.
 template <class T>
 void capacity_scores_impl(Resources& res, const RowsView<T, MemorySpace::device>& values,
                           ScoreView<MemorySpace::device> gram_roots,
@@ -151,23 +189,10 @@ void capacity_scores_impl(Resources& res, const RowsView<T, MemorySpace::device>
   using Element = std::remove_const_t<T>;
   const std::int64_t heads = scores.layout.heads();
   const std::int64_t dim = values.dim();
-  const std::int64_t longest = values.layout().longest();
-  const std::int64_t batch = std::min(heads, detail::capacity_batch);
-  const auto plan_of = [&](std::int64_t count) {
-    return GramPlan(res.limits(), count, dim, longest);
-  };
-  const std::int64_t last_batch = batch == 0 ? 0 : heads - (heads - 1) / batch * batch;
   WorkspaceScope scope(res.workspace());
-  double* gram = scope.carve<double>("capacity_scores.gram", batch * dim * dim);
-  double* solution = scope.carve<double>("capacity_scores.solution", batch * dim * dim);
-  float* factors = scope.carve<float>("capacity_scores.factors", batch * dim * dim);
-  double* partials = scope.carve<double>(
-      "capacity_scores.partials",
-      std::max(plan_of(batch).partial_size(), plan_of(last_batch).partial_size()));
+  const detail::CapacityBatch batch(res, scope, heads, dim, values.layout().longest());
   auto* largest = scope.carve<std::uint32_t>("capacity_scores.largest", heads);
-  auto* outcomes = scope.carve<CapacityOutcome>("capacity_scores.outcomes", batch);
-  int* overflows = scope.carve<int>("capacity_scores.overflows", batch);
-  auto* marks = scope.carve<std::uint8_t>("capacity_scores.marks", batch);
+  auto* marks = scope.carve<std::uint8_t>("capacity_scores.marks", batch.size);
   if (res.workspace().counting() || heads == 0) return;
 
   // In units of the largest root the matrix and its factor stay within range however small the
@@ -178,34 +203,30 @@ void capacity_scores_impl(Resources& res, const RowsView<T, MemorySpace::device>
   const std::int64_t tiles = tiles_of(gram_roots.layout.longest(), detail::roots_tile);
   launch(res, "find_largest_roots", detail::find_largest_roots, heads * tiles, 128, 0, gram_roots,
          tiles, largest);
-  for (std::int64_t first = 0; first < heads; first += batch) {
-    const std::int64_t count = std::min(batch, heads - first);
-    const auto part = [&](auto* memory) {
-      using Number = std::remove_pointer_t<decltype(memory)>;
-      return MatrixBatchView<Number, MemorySpace::device>::packed(memory, count, dim, dim);
-    };
+  for (std::int64_t first = 0; first < heads; first += batch.size) {
+    const std::int64_t count = std::min(batch.size, heads - first);
     Grams grams;
-    grams.gram = part(gram);
+    grams.gram = batch.first(batch.gram, count);
     grams.roots = gram_roots;
     grams.group = group;
     grams.first = first;
     grams.largest = largest + first;
     if (detail::fast_grams_hold(transforms, noise, dim)) {
-      enqueue_fast_grams<Element>(res, values, grams, plan_of(count), partials, marks);
+      enqueue_fast_grams<Element>(res, values, grams, batch.plan(count), batch.partials, marks);
     } else {
-      enqueue_grams<double, Element>(res, values, grams, plan_of(count), partials);
+      enqueue_grams<double, Element>(res, values, grams, batch.plan(count), batch.partials);
     }
     detail::enqueue_inverse_factors(
         res, grams.gram, detail::matrices_from(transforms, first, count), noise, largest + first,
-        {gram, solution, outcomes, overflows}, part(factors));
+        batch.scratch, batch.first(batch.factors, count));
     Leverages leverages;
-    leverages.factors = part(factors);
+    leverages.factors = batch.first(batch.factors, count);
     leverages.roots = leverage_roots;
     leverages.scores = scores;
     leverages.group = group;
     leverages.first = first;
     leverages.lower_triangular = transforms.empty();
-    leverages.outcomes = outcomes;
+    leverages.outcomes = batch.scratch.outcomes;
     leverages.largest = largest + first;
     enqueue_leverages<Element>(res, values, leverages, count);
   }

@@ -100,8 +100,8 @@ static __global__ void __launch_bounds__(128)
 }  // namespace detail
 
 /// As capacity_scores, with double products throughout: what is centred may be small against the
-/// rows. Up to 512 heads at a time. Workspace: 20 dim^2 bytes for each of these, 12 dim bytes for
-/// each head and 256 rows (at most 64 times), and the partial sums of GramPlan.
+/// rows. Up to 512 heads at a time. Workspace: that of CapacityBatch, and 12 dim bytes for each
+/// head and 256 rows (at most 64 times).
 template <class T>
 void centred_leverage_impl(Resources& res, const RowsView<T, MemorySpace::device>& rows,
                            MatrixBatchView<const float, MemorySpace::device> transforms,
@@ -111,23 +111,11 @@ void centred_leverage_impl(Resources& res, const RowsView<T, MemorySpace::device
   const std::int64_t heads = rows.heads();
   const std::int64_t dim = rows.dim();
   const std::int64_t longest = rows.layout().longest();
-  const std::int64_t batch = std::min(heads, detail::capacity_batch);
-  const std::int64_t last_batch = batch == 0 ? 0 : heads - (heads - 1) / batch * batch;
-  const auto plan_of = [&](std::int64_t count) {
-    return GramPlan(res.limits(), count, dim, longest);
-  };
   const std::int64_t splits = std::max<std::int64_t>(1, detail::MeanSplits::most(longest));
   WorkspaceScope scope(res.workspace());
   double* sums = scope.carve<double>("centred_leverage.sums", heads * splits * dim);
   float* means = scope.carve<float>("centred_leverage.means", heads * dim);
-  double* gram = scope.carve<double>("centred_leverage.gram", batch * dim * dim);
-  double* solution = scope.carve<double>("centred_leverage.solution", batch * dim * dim);
-  float* factors = scope.carve<float>("centred_leverage.factors", batch * dim * dim);
-  double* partials = scope.carve<double>(
-      "centred_leverage.partials",
-      std::max(plan_of(batch).partial_size(), plan_of(last_batch).partial_size()));
-  auto* outcomes = scope.carve<CapacityOutcome>("centred_leverage.outcomes", batch);
-  int* overflows = scope.carve<int>("centred_leverage.overflows", batch);
+  const detail::CapacityBatch batch(res, scope, heads, dim, longest);
   if (res.workspace().counting() || heads == 0) return;
 
   const RowsView<const Element, MemorySpace::device> read = rows;
@@ -137,28 +125,24 @@ void centred_leverage_impl(Resources& res, const RowsView<T, MemorySpace::device
   launch(res, "finish_means", detail::finish_means, heads, 128, 0, rows.layout(), range, splits,
          dim, static_cast<const double*>(sums), means);
   for_each_score_tile(res, "fill_range", scores.layout, detail::FillRange{range, scores});
-  for (std::int64_t first = 0; first < heads; first += batch) {
-    const std::int64_t count = std::min(batch, heads - first);
-    const auto part = [&](auto* memory) {
-      using Number = std::remove_pointer_t<decltype(memory)>;
-      return MatrixBatchView<Number, MemorySpace::device>::packed(memory, count, dim, dim);
-    };
+  for (std::int64_t first = 0; first < heads; first += batch.size) {
+    const std::int64_t count = std::min(batch.size, heads - first);
     Grams grams;
-    grams.gram = part(gram);
+    grams.gram = batch.first(batch.gram, count);
     grams.roots = scores;
     grams.first = first;
     grams.centred = centred;
-    enqueue_grams<double, Element, true>(res, read, grams, plan_of(count), partials);
+    enqueue_grams<double, Element, true>(res, read, grams, batch.plan(count), batch.partials);
     detail::enqueue_inverse_factors(res, grams.gram,
                                     detail::matrices_from(transforms, first, count), noise, nullptr,
-                                    {gram, solution, outcomes, overflows}, part(factors));
+                                    batch.scratch, batch.first(batch.factors, count));
     Leverages leverages;
-    leverages.factors = part(factors);
+    leverages.factors = batch.first(batch.factors, count);
     leverages.roots = scores;
     leverages.scores = scores;
     leverages.first = first;
     leverages.lower_triangular = transforms.empty();
-    leverages.outcomes = outcomes;
+    leverages.outcomes = batch.scratch.outcomes;
     leverages.centred = centred;
     enqueue_leverages<Element, true>(res, read, leverages, count);
   }

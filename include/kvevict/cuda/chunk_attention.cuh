@@ -106,13 +106,7 @@ __global__ void __launch_bounds__(128, Columns == 64 ? 4 : 3)
     Product product;
     tile.compute(product, first, static_cast<int>(left < Product::rows ? left : Product::rows));
     __syncthreads();
-    KVEVICT_UNROLL
-    for (int i = 0; i < Product::row_count; ++i) {
-      KVEVICT_UNROLL
-      for (int j = 0; j < Product::column_count; ++j) {
-        logits[Product::row(i) * Tile::pitch + Product::column(j)] = product.sum[i][j];
-      }
-    }
+    tile.store(product);
     __syncthreads();
     const std::int64_t from = own.begin - first;
     const std::int64_t to = own.end - first;

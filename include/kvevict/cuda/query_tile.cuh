@@ -72,6 +72,18 @@ struct LogitTile {
     whole_queries = __syncthreads_and(aligned ? 1 : 0) != 0;
   }
 
+  /// Writes the results of `compute` to `shared`, `pitch` apart. Barriers before and behind it are
+  /// the caller's.
+  __device__ void store(const Product& product) const {
+    KVEVICT_UNROLL
+    for (int i = 0; i < Product::row_count; ++i) {
+      KVEVICT_UNROLL
+      for (int j = 0; j < Product::column_count; ++j) {
+        shared[Product::row(i) * pitch + Product::column(j)] = product.sum[i][j];
+      }
+    }
+  }
+
   /// Logits of rows [first, first + count). Contains barriers; none behind the last use of
   /// `shared`.
   __device__ void compute(Product& product, std::int64_t first, int count) const {
