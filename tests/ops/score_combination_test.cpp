@@ -8,6 +8,7 @@
 #include "catch.hpp"
 #include "core/errors.hpp"
 #include "ops/op_runs.hpp"
+#include "support/backend.hpp"
 #include "support/random.hpp"
 
 using namespace kvevict_test;
@@ -145,4 +146,46 @@ TEST_CASE("chosen heads get other scores", "[ops][score_combination]") {
                 replace_heads(res, chosen.data(), ScoreView<>{others.data(), ragged()}, out);
               },
               scores) == want);
+}
+
+TEST_CASE("scaled and combined scores are a weighted sum", "[ops][score_combination]") {
+  const std::vector<std::int64_t> ends = {0, 3, 3, 1100};
+  const auto layout = RowLayout<>::ragged(ends.data(), 3);
+  std::vector<float> a = random_values(Shape::normal, layout.total(), 1);
+  std::vector<float> b = random_values(Shape::normal, layout.total(), 2);
+  const std::vector<float> sums = scores_of(
+      layout,
+      [&](auto& res, ScoreView<> out) {
+        scale_scores(res, 0.5f, out);
+        combine_scores(res, ScoreView<>{b.data(), layout}, -3.0f, Combination::sum, out);
+      },
+      a);
+  const std::vector<float> products = scores_of(
+      layout,
+      [&](auto& res, ScoreView<> out) {
+        multiply_scores(res, ScoreView<>{a.data(), layout}, 0.0, false, out);
+      },
+      b);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    REQUIRE(std::abs(sums[i] - (0.5f * a[i] - 3.0f * b[i])) <= 1e-6f);
+    REQUIRE(products[i] == a[i] * b[i]);
+  }
+}
+
+TEST_CASE("scores of another shape are refused", "[ops][score_combination]") {
+  TestResources res({.threads = 1});
+  std::vector<float> values(12);
+  const auto view = [&](std::int64_t heads, std::int64_t rows) {
+    return ScoreView<>{values.data(), RowLayout<>::uniform(heads, rows)};
+  };
+  REQUIRE(refused([&] { combine_scores(res, view(2, 4), 1.0f, Combination::sum, view(2, 3)); }) ==
+          "more is of another shape, must be one score for each row of each head");
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  REQUIRE(refused([&] {
+            combine_scores(res, view(2, 3), infinity, Combination::sum, view(2, 3));
+          }) == "weight is inf, must be finite");
+  REQUIRE(refused([&] { scale_scores(res, infinity, view(2, 3)); }) ==
+          "weight is inf, must be finite");
+  REQUIRE(refused([&] { multiply_scores(res, view(3, 3), 0.0, false, view(2, 3)); }) ==
+          "factors is of another shape, must be one score for each row of each head");
 }

@@ -40,19 +40,6 @@ inline void window_shares_impl(Resources& res, ScoreView<> scores, std::int64_t 
   });
 }
 
-inline void weighted_sum_impl(Resources& res, ScoreView<> a, float weight_a, ScoreView<> b,
-                              float weight_b, ScoreView<> out) {
-  if (res.workspace().counting()) return;
-  res.parallel_for(out.layout.heads(), [&](std::int64_t h, int) {
-    const float* of_a = a.head(h);
-    const float* of_b = b.head(h);
-    float* to = out.head(h);
-    for (std::int64_t i = 0; i < out.layout.rows(h); ++i) {
-      to[i] = weight_a * of_a[i] + weight_b * of_b[i];
-    }
-  });
-}
-
 inline void standardise_impl(Resources& res, const RowRange& range, ScoreView<> scores) {
   if (res.workspace().counting()) return;
   res.parallel_for(scores.layout.heads(), [&](std::int64_t h, int) {

@@ -70,21 +70,6 @@ __global__ void __launch_bounds__(Threads)
   }
 }
 
-struct WeightedSum {
-  ScoreView<MemorySpace::device> a;
-  float weight_a;
-  ScoreView<MemorySpace::device> b;
-  float weight_b;
-  ScoreView<MemorySpace::device> out;
-
-  __device__ void operator()(const HeadTile& tile) const {
-    const float* of_a = a.head(tile.head);
-    const float* of_b = b.head(tile.head);
-    float* to = out.head(tile.head);
-    for_rows_of(tile, [&](std::int64_t i) { to[i] = weight_a * of_a[i] + weight_b * of_b[i]; });
-  }
-};
-
 /// One block for each head.
 template <int Threads>
 __global__ void __launch_bounds__(Threads)
@@ -139,16 +124,6 @@ inline void window_shares_impl(Resources& res, ScoreView<MemorySpace::device> sc
   }
 }
 
-/// 12 bytes for each score.
-inline void weighted_sum_impl(Resources& res, ScoreView<MemorySpace::device> a, float weight_a,
-                              ScoreView<MemorySpace::device> b, float weight_b,
-                              ScoreView<MemorySpace::device> out) {
-  if (res.workspace().counting()) return;
-  for_each_score_tile(res, "weighted_sum", out.layout,
-                      detail::WeightedSum{a, weight_a, b, weight_b, out});
-}
-
-/// 12 bytes for each score.
 /// Three reads of the scores, two of them from the caches, and one write; a block for each head.
 inline void standardise_impl(Resources& res, const RowRange& range,
                              ScoreView<MemorySpace::device> scores) {

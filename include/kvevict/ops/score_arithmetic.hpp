@@ -34,17 +34,6 @@ void window_shares(R& res, ScoreView<R::space> scores, std::int64_t window,
   window_shares_impl(res, scores, window, domain);
 }
 
-/// out[h][i] = weight_a * a[h][i] + weight_b * b[h][i]. `out` may be the storage of either.
-template <class R>
-void weighted_sum(R& res, ScoreView<R::space> a, float weight_a, ScoreView<R::space> b,
-                  float weight_b, ScoreView<R::space> out) {
-  require(std::isfinite(weight_a), "weight_a", weight_a, "finite");
-  require(std::isfinite(weight_b), "weight_b", weight_b, "finite");
-  detail::require_scores(a, out.layout, 1, "a");
-  detail::require_scores(b, out.layout, 1, "b");
-  weighted_sum_impl(res, a, weight_a, b, weight_b, out);
-}
-
 /// In place: the scores of the rows of the range become (x - mean) / max(s, 1e-6, 1e-4 |mean|),
 /// with the mean and the standard deviation s (1/(n-1); 0 for a single row) over these rows of the
 /// head; others become 0. The floors keep the rounding of scores that are all alike from counting

@@ -7,6 +7,7 @@
 
 #include "kvevict/core/concepts.hpp"
 #include "kvevict/ops/score_arithmetic.hpp"
+#include "kvevict/ops/score_combination.hpp"
 #include "kvevict/policies/key_leverage.hpp"
 #include "kvevict/policies/noncausal_attention.hpp"
 
@@ -68,7 +69,7 @@ struct Compactor {
                              {chunk, padding, 3, false, GroupReduction::mean, range}, scores);
     standardise(res, range, leverage);
     standardise(res, range, scores);
-    weighted_sum(res, leverage, static_cast<float>(blending), scores, 1.0f, scores);
+    combine_scores(res, leverage, static_cast<float>(blending), Combination::sum, scores);
     raise_rows(res, cache.positions(), RaisedRows<R::space>{skip_first, {}, skip_last}, scores);
   }
 

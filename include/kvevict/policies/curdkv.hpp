@@ -73,7 +73,8 @@ struct CurDKV {
       shares_of(cache.keys(), scores);
       shares_of(cache.values(), of_values);
       if (leverage == CurLeverage::average) {
-        weighted_sum(res, scores, 0.5f, of_values, 0.5f, scores);
+        // The sum of the head, which follows, takes the factor of an average out again.
+        combine_scores(res, of_values, 1.0f, Combination::sum, scores);
       } else {
         multiply_scores(res, of_values, 0.0, false, scores);
       }

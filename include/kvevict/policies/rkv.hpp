@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <string_view>
 
 #include "kvevict/core/concepts.hpp"
-#include "kvevict/ops/attention_statistic.hpp"
-#include "kvevict/ops/group_reduction.hpp"
 #include "kvevict/ops/key_similarity.hpp"
-#include "kvevict/ops/pooling.hpp"
 #include "kvevict/ops/row_weighting.hpp"
-#include "kvevict/ops/score_arithmetic.hpp"
+#include "kvevict/ops/score_combination.hpp"
 #include "kvevict/ops/softmax.hpp"
+#include "kvevict/policies/window_importance.hpp"
 
 namespace kvevict {
 
@@ -59,29 +55,16 @@ struct RKV {
   template <class R, class T>
   void score(R& res, const KvView<const T, R::space>& cache, const Evidence<R::space>& evidence,
              ScoreView<R::space> scores) const {
-    const QueryWindow<R::space>& given = *evidence.query_window;
-    const std::int64_t used = std::min(window, given.queries.count());
-    const ProbeQueries<R::space> last{given.queries.last(used),
-                                      given.positions.skip(given.queries.count() - used),
-                                      ProbeMask::by_position};
-    const std::int64_t group =
-        detail::require_group(given.queries.heads(), cache.heads(), "query_window.heads");
-    const float scale = 1.0f / std::sqrt(static_cast<float>(cache.keys().dim()));
-    const auto bound = PositionBound<R::space>::at_first(last.positions);
     WorkspaceScope scope(res.workspace());
-    const RowLayout<R::space> per_query_head = cache.layout().repeated(group);
-    const ScoreView<R::space> weights{scope.carve<float>("RKV.weights", per_query_head.total()),
-                                      per_query_head};
     const ScoreView<R::space> redundancy{
         scope.carve<float>("RKV.redundancy", cache.layout().total()), cache.layout()};
-    attention_statistic(res, cache.keys(), cache.positions(), last, scale, AttentionStatistic::mean,
-                        weights);
-    pool_rows(res, cache.positions(), cache.layout(), bound, kernel, Pooling::max, false, weights);
-    reduce_group(res, weights, reduction, ReductionDomain::linear, scores);
+    const auto bound =
+        detail::window_importance(res, cache, *evidence.query_window,
+                                  {window, kernel, Pooling::max, false, reduction}, scores);
     mean_similarity(res, cache.keys(), static_cast<float>(threshold), redundancy);
     softmax(res, redundancy, 0, SoftmaxOutput::probability);
-    weighted_sum(res, scores, static_cast<float>(lambda), redundancy,
-                 -static_cast<float>(1.0 - lambda), scores);
+    scale_scores(res, static_cast<float>(lambda), scores);
+    combine_scores(res, redundancy, -static_cast<float>(1.0 - lambda), Combination::sum, scores);
     raise_rows(res, cache.positions(), RaisedRows<R::space>{0, bound, 0}, scores);
   }
 

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <string_view>
 
 #include "kvevict/core/concepts.hpp"
-#include "kvevict/ops/attention_statistic.hpp"
-#include "kvevict/ops/group_reduction.hpp"
-#include "kvevict/ops/pooling.hpp"
 #include "kvevict/ops/row_weighting.hpp"
+#include "kvevict/policies/window_importance.hpp"
 
 namespace kvevict {
 
@@ -44,24 +40,9 @@ struct SnapKV {
   template <class R, class T>
   void score(R& res, const KvView<const T, R::space>& cache, const Evidence<R::space>& evidence,
              ScoreView<R::space> scores) const {
-    const QueryWindow<R::space>& given = *evidence.query_window;
-    const std::int64_t used = std::min(window, given.queries.count());
-    const ProbeQueries<R::space> last{given.queries.last(used),
-                                      given.positions.skip(given.queries.count() - used),
-                                      ProbeMask::by_position};
-    const std::int64_t group =
-        detail::require_group(given.queries.heads(), cache.heads(), "query_window.heads");
-    const float scale = 1.0f / std::sqrt(static_cast<float>(cache.keys().dim()));
-    WorkspaceScope scope(res.workspace());
-    const RowLayout<R::space> per_query_head = cache.layout().repeated(group);
-    const ScoreView<R::space> weights{scope.carve<float>("SnapKV.weights", per_query_head.total()),
-                                      per_query_head};
-    const auto bound = PositionBound<R::space>::at_first(last.positions);
-    attention_statistic(res, cache.keys(), cache.positions(), last, scale, AttentionStatistic::mean,
-                        weights);
-    pool_rows(res, cache.positions(), cache.layout(), bound, kernel, pooling, count_padding,
-              weights);
-    reduce_group(res, weights, reduction, ReductionDomain::linear, scores);
+    const auto bound =
+        detail::window_importance(res, cache, *evidence.query_window,
+                                  {window, kernel, pooling, count_padding, reduction}, scores);
     raise_rows(res, cache.positions(), RaisedRows<R::space>{0, bound}, scores);
   }
 

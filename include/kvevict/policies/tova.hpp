@@ -8,6 +8,7 @@
 #include "kvevict/core/concepts.hpp"
 #include "kvevict/ops/attention_statistic.hpp"
 #include "kvevict/ops/group_reduction.hpp"
+#include "kvevict/policies/window_importance.hpp"
 
 namespace kvevict {
 
@@ -32,9 +33,7 @@ struct TOVA {
              ScoreView<R::space> scores) const {
     const QueryWindow<R::space>& given = *evidence.query_window;
     require(given.queries.count() >= 1, "query_window.count", given.queries.count(), ">=", 1);
-    const ProbeQueries<R::space> last{given.queries.last(1),
-                                      given.positions.skip(given.queries.count() - 1),
-                                      ProbeMask::by_position};
+    const ProbeQueries<R::space> last = detail::last_queries(given, 1);
     const std::int64_t group =
         detail::require_group(given.queries.heads(), cache.heads(), "query_window.heads");
     const float scale = 1.0f / std::sqrt(static_cast<float>(cache.keys().dim()));

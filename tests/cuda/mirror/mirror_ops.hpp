@@ -167,8 +167,6 @@ void effective_rows_impl(MirrorResources& res, kvevict::ScoreView<> scores, kvev
                          double* out);
 void window_shares_impl(MirrorResources& res, kvevict::ScoreView<> scores, std::int64_t window,
                         kvevict::ReductionDomain domain);
-void weighted_sum_impl(MirrorResources& res, kvevict::ScoreView<> a, float weight_a,
-                       kvevict::ScoreView<> b, float weight_b, kvevict::ScoreView<> out);
 void standardise_impl(MirrorResources& res, const kvevict::RowRange& range,
                       kvevict::ScoreView<> scores);
 void lag_scores_impl(MirrorResources& res, kvevict::ScoreView<> keys, kvevict::ScoreView<> values,

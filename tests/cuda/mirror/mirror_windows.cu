@@ -14,11 +14,6 @@ void window_shares_impl(MirrorResources& res, ScoreView<> scores, std::int64_t w
   KVEVICT_MIRROR(window_shares, scores, window, domain);
 }
 
-void weighted_sum_impl(MirrorResources& res, ScoreView<> a, float weight_a, ScoreView<> b,
-                       float weight_b, ScoreView<> out) {
-  KVEVICT_MIRROR(weighted_sum, a, weight_a, b, weight_b, out);
-}
-
 void standardise_impl(MirrorResources& res, const RowRange& range, ScoreView<> scores) {
   KVEVICT_MIRROR(standardise, range, scores);
 }
