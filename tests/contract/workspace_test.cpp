@@ -114,8 +114,14 @@ TEST_CASE("contract: a call that ran out of workspace can be repeated", "[contra
         kvevict::workspace_bytes(counting, policy, given.view(), evidence, budget, protect));
     AlignedBuffer buffer(size);
     TestResources res({.threads = 1, .workspace = buffer.data(), .workspace_bytes = size});
-    ContractCase larger(reference::random_inputs(
-        {.group = 2, .rows = {400, 400}, .dim = 16, .value_dim = 12, .queries = 20}, 3));
+    // More of everything, so that no backend's policy gets by with what the smaller case needs.
+    ContractCase larger(reference::random_inputs({.group = 2,
+                                                  .rows = {400, 170, 30, 400, 90},
+                                                  .dim = 16,
+                                                  .value_dim = 12,
+                                                  .queries = 20,
+                                                  .probes = 9},
+                                                 3));
     CHECK_THROWS_AS(kvevict::evict(res, policy, larger.view(), larger.evidence_for(policy), budget),
                     kvevict::Error);
     CHECK(kvevict::evict(res, policy, given.view(), evidence, budget, protect).total() > 0);
