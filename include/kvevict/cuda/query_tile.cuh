@@ -118,7 +118,7 @@ struct LogitTile {
   template <class Q>
   __device__ void stage_queries(int dim, int first, float* to) const {
     stage_rows<Columns, Q>([&](int c) { return static_cast<const Q*>(query_rows[c]); }, 1, dim,
-                           whole_queries, first, to, stacked->scale);
+                           whole_queries, first, to, SameScale{stacked->scale});
   }
 };
 

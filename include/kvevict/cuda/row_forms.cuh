@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(128, Form == RowForm::quadratic && Columns == 
       stage_rows<Product::rows, T>(HeadRows<T>{head, tile.first, count}, head.channel_stride, dim,
                                    whole, k, a);
       stage_rows<Columns, float>(HeadRows<float>{matrix, column, outputs - column},
-                                 matrix.channel_stride, dim, whole_matrix, k, b, scale);
+                                 matrix.channel_stride, dim, whole_matrix, k, b, SameScale{scale});
       __syncthreads();
       product.add(a, b, dim - k);
     }

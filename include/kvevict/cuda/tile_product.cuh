@@ -106,13 +106,19 @@ __device__ Number sum_columns(const Number (&of_row)[8], Number* shared) {
   return sum;
 }
 
-/// Writes channels [first, first + 32) of `Rows` rows, times `scale`, as floats to
+/// One factor for all rows that are staged.
+struct SameScale {
+  float scale = 1.0f;
+  __device__ float operator()(int) const { return scale; }
+};
+
+/// Writes channels [first, first + 32) of `Rows` rows, times `scale_of(r)`, as floats to
 /// `to`[row][pitch], by all threads of a block of 128. `row_of(r)` points to channel 0 of row r, or
 /// is null where there is none: zeros, as behind the last channel. `whole` says that rows are in
 /// whole pieces; see load.cuh.
-template <int Rows, class T, class RowOf>
+template <int Rows, class T, class RowOf, class ScaleOf = SameScale>
 __device__ void stage_rows(RowOf row_of, std::int64_t channel_stride, int dim, bool whole,
-                           int first, float* to, float scale = 1.0f) {
+                           int first, float* to, const ScaleOf& scale_of = {}) {
   using Product = TileProduct<float, 16>;
   const int thread = static_cast<int>(threadIdx.x);
   if (!whole) {
@@ -120,7 +126,8 @@ __device__ void stage_rows(RowOf row_of, std::int64_t channel_stride, int dim, b
     for (int r = thread / Product::depth; r < Rows; r += Product::threads / Product::depth) {
       const T* row = first + k < dim ? row_of(r) : nullptr;
       to[r * Product::pitch + k] =
-          row != nullptr ? scale * static_cast<float>(row[(first + k) * channel_stride]) : 0.0f;
+          row != nullptr ? scale_of(r) * static_cast<float>(row[(first + k) * channel_stride])
+                         : 0.0f;
     }
     return;
   }
@@ -143,6 +150,7 @@ __device__ void stage_rows(RowOf row_of, std::int64_t channel_stride, int dim, b
       if (start + n * step >= Rows) break;
       float values[size];
       widen<T>(bits[n], values);
+      const float scale = scale_of(start + n * step);
       float* place = to + (start + n * step) * Product::pitch + piece * size;
       KVEVICT_UNROLL
       for (int k = 0; k < size; k += 4) {

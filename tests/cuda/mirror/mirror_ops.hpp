@@ -15,6 +15,7 @@
 #include "kvevict/ops/global_heads.hpp"
 #include "kvevict/ops/group_reduction.hpp"
 #include "kvevict/ops/lag_scores.hpp"
+#include "kvevict/ops/merge_rows.hpp"
 #include "kvevict/ops/pooling.hpp"
 #include "kvevict/ops/projected_norms.hpp"
 #include "kvevict/ops/query_logits.hpp"
@@ -190,6 +191,15 @@ void gather_rows_impl(MirrorResources& res, kvevict::SelectionView<> selection,
 template <class T>
 void compact_rows_impl(MirrorResources& res, kvevict::SelectionView<> selection,
                        const kvevict::RowsView<T>& rows);
+template <class T>
+void merge_rows_impl(MirrorResources& res, kvevict::SelectionView<> kept,
+                     const kvevict::RowsView<const T>& keys, const kvevict::RowsView<T>& values,
+                     const kvevict::MergeOptions& options);
+template <class T>
+void merge_following_rows_impl(MirrorResources& res, kvevict::SelectionView<> kept,
+                               const kvevict::Positions<>& positions,
+                               kvevict::ScoreView<> attention, const kvevict::RowsView<T>& values,
+                               const kvevict::FollowingMergeOptions& options);
 template <class T>
 void rerotate_keys_impl(MirrorResources& res, const kvevict::RowsView<T>& keys,
                         const kvevict::Positions<>& from, const kvevict::Positions<>& to,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Makes a compiler produce every kernel of the library: all policies of the list, decorators,
-// allocators, forms of selections, compaction, statistics of queries, probes, factors of
+// allocators, forms of selections, merging, compaction, statistics of queries, probes, factors of
 // projections and H2O's state, for each element type. Never run.
 #include <cstdint>
 
@@ -37,6 +37,8 @@ void evict_with_any(kvevict::CudaResources& res, const Inputs<T>& in) {
     kvevict::evict_into(res, kept, policy, in.cache, in.evidence, budget, {.recent = 1}, global);
     kvevict::workspace_bytes(res, policy, in.cache, in.evidence, budget, {}, global);
   }
+  kvevict::merge_evicted(res, kept, in.cache);
+  kvevict::merge_following(res, kept, in.cache, in.scores);
   kvevict::compact_into(res, kept, in.cache, in.smaller);
   kvevict::compact(res, kept, in.cache);
   kvevict::rerotate_keys(res, in.cache.keys(), kvevict::Positions<device>(),
