@@ -40,8 +40,9 @@ requires(!std::is_const_v<T>)  // compaction writes to the cache
 }
 
 /// Copies the kept rows into another cache, which holds kept.count(h) rows in each head and does
-/// not overlap the first. Positions are written when the target stores them. Throws
-/// invalid_argument when shapes do not fit; the target is untouched then.
+/// not overlap the first. Rows are copied as they are stored: scales, if any, are one table for
+/// both. Positions are written when the target stores them. Throws invalid_argument when shapes do
+/// not fit and unsupported for other scales; the target is untouched then.
 template <class R, class T>
 void compact_into(R& res, const typename R::selection_type& kept,
                   const std::type_identity_t<KvView<const T, R::space>>& from,
@@ -55,6 +56,8 @@ void compact_into(R& res, const typename R::selection_type& kept,
           from.values().dim());
   require(!to.positions().is_shared() || to.heads() <= 1, "to.positions", "shared by all heads",
           "packed or per head, since heads keep different rows", ErrorKind::unsupported);
+  detail::require_same_scales(from.keys(), to.keys(), "to.keys.scales");
+  detail::require_same_scales(from.values(), to.values(), "to.values.scales");
   detail::require_distinct_pages(res, to.keys());
   detail::require_distinct_pages(res, to.values());
   gather_rows(res, kept.view(), from.keys(), to.keys());

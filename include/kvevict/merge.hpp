@@ -21,8 +21,8 @@ namespace kvevict {
 /// overflows fp32, are left out.
 ///
 /// Throws invalid_argument for options, for a selection of another cache and for a head that has a
-/// page twice; nothing is changed then. For n kept of N rows 2 n (N - n) dim flops, as long as the
-/// scores of a quadratic policy take; memory O(N).
+/// page twice, unsupported for quantised values; nothing is changed then. For n kept of N rows 2 n
+/// (N - n) dim flops, as long as the scores of a quadratic policy take; memory O(N).
 template <class R, class T>
 requires(!std::is_const_v<T>)  // values are written
     void merge_evicted(R& res, const typename R::selection_type& kept,

@@ -38,11 +38,12 @@ namespace kvevict {
 ///
 /// Writes `out`: keys and values with the selection's counts, apart from the cache (positions of
 /// `out` are not written; `compact_refitted` moves them), `accounts` [heads], and `bias` [kept
-/// rows], empty unless the mass becomes a bias. Throws invalid_argument for options and shapes;
-/// nothing is written then. For n probes, N rows and B kept ones: 4 n N d flops for the target and
-/// up to three fits of 2 n B min(n, B) flops; fp32 products, factorisation in double. Memory for
-/// each thread: n (128 + B + 4 d) + 2 min(n, B)^2 numbers, never n x N; beyond that Eigen allocates
-/// packing buffers for products of more than about 128 probes or rows.
+/// rows], empty unless the mass becomes a bias. Throws invalid_argument for options and shapes and
+/// unsupported for quantised rows; nothing is written then. For n probes, N rows and B kept ones: 4
+/// n N d flops for the target and up to three fits of 2 n B min(n, B) flops; fp32 products,
+/// factorisation in double. Memory for each thread: n (128 + B + 4 d) + 2 min(n, B)^2 numbers,
+/// never n x N; beyond that Eigen allocates packing buffers for products of more than about 128
+/// probes or rows.
 template <class R, class T>
 void refit(R& res, const typename R::selection_type& kept,
            const std::type_identity_t<KvView<const T, R::space>>& cache,
@@ -72,12 +73,13 @@ void refit(R& res, const typename R::selection_type& kept,
 }
 
 /// Compaction in place that ends with the refitted rows: `compact`, then keys and values are those
-/// of `refitted`, which has the selection's counts. Throws as `compact` does, with cache and
-/// positions untouched.
+/// of `refitted`, which has the selection's counts. Throws as `compact` does, and unsupported for
+/// quantised rows, with cache and positions untouched.
 template <class R, class T>
 requires(!std::is_const_v<T>) void compact_refitted(
     R& res, const typename R::selection_type& kept, const KvView<T, R::space>& cache,
     const std::type_identity_t<KvView<const T, R::space>>& refitted) {
+  detail::require_elements<T>("cache");
   detail::require_compactable(kept.view(), cache.layout());
   require(same_rows(refitted.layout(), kept.layout()), "refitted.rows", "different",
           "the selection's count in every head");

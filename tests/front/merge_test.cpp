@@ -2,6 +2,7 @@
 // Merging between selection and compaction.
 #include "kvevict/merge.hpp"
 
+#include <cstring>
 #include <vector>
 
 #include "catch.hpp"
@@ -117,4 +118,21 @@ TEST_CASE("a merge that is refused changes nothing", "[front][merge]") {
             merge_evicted(res, kept, paged);
           }).rfind("page_table[1] of head 0 is 0, must be another page", 0) == 0);
   REQUIRE(cache == Cache());
+}
+
+TEST_CASE("quantised values are not merged", "[front][merge]") {
+  TestResources res({.threads = 1});
+  std::vector<kvevict::q4_0> rows(2 * 4);
+  const std::vector<kvevict::q4_0> before = rows;
+  const auto cache = KvView<kvevict::q4_0>::hnd(rows.data(), rows.data(), 2, 4, 32);
+  std::vector<float> received(2 * 4, 1.0f);
+  const auto unsupported = kvevict::ErrorKind::unsupported;
+  const std::string text = "values is quantised, must be float, half or bfloat16 to be changed";
+  REQUIRE(refused([&] { merge_evicted(res, kept, cache); }, unsupported) == text);
+  REQUIRE(refused(
+              [&] {
+                merge_following(res, kept, cache, {received.data(), cache.layout()});
+              },
+              unsupported) == text);
+  REQUIRE(std::memcmp(rows.data(), before.data(), rows.size() * sizeof(rows[0])) == 0);
 }

@@ -35,7 +35,8 @@ inline constexpr RowsForm ragged_forms[] = {RowsForm::packed, RowsForm::per_head
                                             RowsForm::paged_by_head};
 
 // Rows of random numbers in one of the forms, and the same numbers in double, after their rounding
-// to the element type. Memory that belongs to no row is NaN, so that a stray read shows.
+// to the element type. Memory that belongs to no row is NaN, so that a stray read shows. Rows of
+// quantised blocks can be had too: their dimensions here count blocks, but for those of views.
 template <class T>
 class RowsCase {
  public:
@@ -62,6 +63,21 @@ class RowsCase {
         }
       }
     }
+  }
+
+  // Rows that are stored already: `of(h)` gives those of head h as contiguous [row][dim].
+  template <class Stored>
+  static RowsCase of_stored(RowsForm form, std::vector<std::int64_t> rows, std::int64_t dim,
+                            Stored&& of) {
+    RowsCase out(form, std::move(rows), dim);
+    for (std::int64_t h = 0; h < out.heads(); ++h) {
+      const std::vector<T> stored = of(h);
+      const auto head = out.writable().head(h);
+      for (std::int64_t i = 0; i < head.rows * dim; ++i) {
+        head(i / dim, i % dim) = stored[index(i)];
+      }
+    }
+    return out;
   }
 
   // Tables point into the memory of their own case, so a copy has to be asked for.
@@ -196,18 +212,20 @@ class RowsCase {
 
   template <class U, class Memory, class Table>
   kvevict::RowsView<U> view_of(Memory memory, Table table) const {
+    const std::int64_t channels = dim_ * kvevict::channels_of<U>;
     if (form_ == RowsForm::packed) {
-      return kvevict::RowsView<U>::packed(memory, layout(), dim_, row_stride_, channel_stride_);
+      return kvevict::RowsView<U>::packed(memory, layout(), channels, row_stride_, channel_stride_);
     }
     if (form_ == RowsForm::per_head) {
-      return kvevict::RowsView<U>::per_head(table, layout(), dim_, row_stride_, channel_stride_);
+      return kvevict::RowsView<U>::per_head(table, layout(), channels, row_stride_,
+                                            channel_stride_);
     }
     if (form_ == RowsForm::paged || form_ == RowsForm::paged_by_head) {
       kvevict::PageTable<> pages = pages_;
       pages.ids = page_ids_.data();
-      return kvevict::RowsView<U>::paged(memory, page_, pages, layout(), dim_);
+      return kvevict::RowsView<U>::paged(memory, page_, pages, layout(), channels);
     }
-    return kvevict::RowsView<U>::strided(memory, heads(), rows_.empty() ? 0 : rows_[0], dim_,
+    return kvevict::RowsView<U>::strided(memory, heads(), rows_.empty() ? 0 : rows_[0], channels,
                                          head_stride_, row_stride_, channel_stride_);
   }
 

@@ -2,6 +2,7 @@
 // How `refit` and `compact_refitted` are called: arguments, memory, positions.
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -77,6 +78,35 @@ TEST_CASE("refit: options and shapes that do not fit are named, and nothing is w
              options, 2, 0)
             .substr(0, 16) == "probes.positions");
   CHECK(out.keys == std::vector<float>(out.keys.size(), 77.0f));
+}
+
+TEST_CASE("refit: quantised rows are refused, and nothing is written", "[refit]") {
+  using kvevict::float8_e4m3;
+  using kvevict::q8_0;
+  std::vector<q8_0> cached(2 * 6 * 2);
+  std::vector<q8_0> written(2 * 3 * 2, q8_0{kvevict::half(1.0f), {7}});
+  const std::vector<q8_0> before = written;
+  const auto cache = KvView<q8_0>::hnd(cached.data(), cached.data(), 2, 6, 64);
+  const auto out = KvView<q8_0>::hnd(written.data(), written.data(), 2, 3, 64);
+  const std::vector<float> numbers(2 * 4 * 64, 1.0f);
+  const ProbeQueries<> probes{QueriesView<>::packed(numbers.data(), 2, 4, 64), {}, {}};
+  const Selection kept = every(2, cache.layout());
+  CpuResources res({.threads = 1});
+  std::vector<RefitHead> accounts(2);
+  const auto unsupported = kvevict::ErrorKind::unsupported;
+  CHECK(refused([&] { kvevict::refit(res, kept, cache, probes, {}, out, accounts); },
+                unsupported) == "keys is quantised, must be float, half or bfloat16 to be changed");
+  CHECK(refused([&] { kvevict::compact_refitted(res, kept, cache, out); }, unsupported) ==
+        "cache is quantised, must be float, half or bfloat16 to be changed");
+  CHECK(std::memcmp(written.data(), before.data(), sizeof(q8_0) * written.size()) == 0);
+
+  // Rows of another scale are not copied.
+  std::vector<float8_e4m3> bytes(2 * 2 * 8);
+  const float scales[] = {1.0f, 2.0f};
+  const auto rows = kvevict::RowsView<float8_e4m3>::strided(bytes.data(), 2, 1, 8, 8, 8);
+  const auto room = kvevict::RowsView<float8_e4m3>::strided(bytes.data() + 16, 2, 1, 8, 8, 8);
+  CHECK(refused([&] { kvevict::copy_rows(res, rows.with_scales(scales), room); }, unsupported)
+            .substr(0, 28) == "to.scales is another table, ");
 }
 
 // Of sizes for which Eigen packs its products on the stack.

@@ -2,17 +2,19 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kvevict/core/config.hpp"
 #include "kvevict/core/memory_space.hpp"
 #include "kvevict/core/pages.hpp"
+#include "kvevict/core/storage.hpp"
 #include "kvevict/core/view.hpp"
 
 namespace kvevict {
 
 /// The rows of one head, [row][dim]: `row_stride` apart, or in pages, where the rows of each page
 /// are `row_stride` apart. Code that reads rows asks for them, or for runs of them, and so need not
-/// know which. Strides are in elements.
+/// know which. Strides count Ts.
 template <class T, MemorySpace S = MemorySpace::host>
 struct HeadView {
   T* data = nullptr;  ///< of the first row, or of the head's first row in page 0 of the pool
@@ -23,6 +25,7 @@ struct HeadView {
   const std::int32_t* page_ids = nullptr;  ///< of the head's pages, in the order of the rows
   std::int64_t page_stride = 0;            ///< 0: not in pages
   PageRows page = {};
+  float scale = 1.0f;  ///< that a ScaledElement is to be multiplied by
 
   /// The rows of a matrix.
   KVEVICT_HOST_DEVICE static HeadView of(const MatrixView<T, S>& matrix) {
@@ -37,7 +40,7 @@ struct HeadView {
 
   KVEVICT_HOST_DEVICE bool paged() const { return page_stride != 0; }
 
-  /// Elements from `data` to channel 0 of a row.
+  /// Ts from `data` to channel 0 of a row.
   KVEVICT_HOST_DEVICE std::int64_t offset(std::int64_t i) const {
     if (!paged()) return i * row_stride;
     const std::int32_t p = page.page_of(i);
@@ -48,8 +51,14 @@ struct HeadView {
   /// Channel 0 of a row.
   KVEVICT_HOST_DEVICE T* row(std::int64_t i) const { return data + offset(i); }
 
+  /// A channel as it is stored, where each has a T of its own.
   KVEVICT_HOST_DEVICE T& operator()(std::int64_t i, std::int64_t channel) const {
     return row(i)[channel * channel_stride];
+  }
+
+  /// A channel as the number that it stands for, whatever the format.
+  KVEVICT_HOST_DEVICE float value(std::int64_t i, std::int64_t channel) const {
+    return scale * channel_of<std::remove_const_t<T>>(row(i), channel, channel_stride);
   }
 
   /// Pages that hold rows; 0 if not in pages.

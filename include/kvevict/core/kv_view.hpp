@@ -12,14 +12,15 @@ namespace kvevict {
 /// Non-owning view of cached keys and values, [head][row][dim] each with its own strides and
 /// dimension, and of the rows' positions. Heads are flattened: layers x sequences x KV heads form
 /// one axis, and each may hold its own number of rows. Keys are as cached, after RoPE. T is float,
-/// half or bfloat16; a view of T converts to a view of const T.
+/// half or bfloat16, or quantised (see storage.hpp): q8_0, q4_0, float8_e4m3 or float8_e5m2. `dim`
+/// counts channels, strides count Ts. A view of T converts to a view of const T.
 template <class T, MemorySpace S = MemorySpace::host>
 class KvView {
  public:
   static constexpr MemorySpace space = S;
   using element_type = T;
   using position_type = std::conditional_t<std::is_const_v<T>, const std::int32_t, std::int32_t>;
-  static_assert(Element<std::remove_const_t<T>>, "T is float, half or bfloat16");
+  static_assert(Storage<std::remove_const_t<T>>, "T is float, half, bfloat16 or quantised");
 
   KvView() = default;
 
@@ -40,42 +41,48 @@ class KvView {
   /// Contiguous [head][row][dim].
   static KvView hnd(T* k, T* v, std::int64_t heads, std::int64_t rows, std::int64_t dim) {
     require_memory(k, v, heads * rows);
-    return KvView(RowsView<T, S>::strided(k, heads, rows, dim, rows * dim, dim),
-                  RowsView<T, S>::strided(v, heads, rows, dim, rows * dim, dim));
+    const std::int64_t row = dim / channels_of<T>;
+    return KvView(RowsView<T, S>::strided(k, heads, rows, dim, rows * row, row),
+                  RowsView<T, S>::strided(v, heads, rows, dim, rows * row, row));
   }
 
   /// Contiguous [row][head][dim].
   static KvView nhd(T* k, T* v, std::int64_t heads, std::int64_t rows, std::int64_t dim) {
     require_memory(k, v, heads * rows);
-    const std::int64_t row_stride = (heads > 0 ? heads : 1) * dim;
-    return KvView(RowsView<T, S>::strided(k, heads, rows, dim, dim, row_stride),
-                  RowsView<T, S>::strided(v, heads, rows, dim, dim, row_stride));
+    const std::int64_t row = dim / channels_of<T>;
+    const std::int64_t row_stride = (heads > 0 ? heads : 1) * row;
+    return KvView(RowsView<T, S>::strided(k, heads, rows, dim, row, row_stride),
+                  RowsView<T, S>::strided(v, heads, rows, dim, row, row_stride));
   }
 
   /// Ragged: the rows of all heads one after another, [sum of rows][dim], at the layout's offsets.
   static KvView ragged(T* k, T* v, const RowLayout<S>& layout, std::int64_t dim) {
     require_memory(k, v, layout.total());
-    return KvView(RowsView<T, S>::packed(k, layout, dim, dim),
-                  RowsView<T, S>::packed(v, layout, dim, dim));
+    const std::int64_t row = dim / channels_of<T>;
+    return KvView(RowsView<T, S>::packed(k, layout, dim, row),
+                  RowsView<T, S>::packed(v, layout, dim, row));
   }
 
   /// One pointer for each head, each to [row][dim].
   static KvView per_head(T* const* k, T* const* v, const RowLayout<S>& layout, std::int64_t dim) {
-    return KvView(RowsView<T, S>::per_head(k, layout, dim, dim),
-                  RowsView<T, S>::per_head(v, layout, dim, dim));
+    const std::int64_t row = dim / channels_of<T>;
+    return KvView(RowsView<T, S>::per_head(k, layout, dim, row),
+                  RowsView<T, S>::per_head(v, layout, dim, row));
   }
 
   /// Paged pools [page][row][head][dim]: rows of `kv_heads` heads in every page, found by the
   /// tables; head h of the view is head h % kv_heads of its pages. See RowsView::paged.
   static KvView paged_nhd(T* k, T* v, const PageTable<S>& table, const RowLayout<S>& layout,
                           std::int64_t page_rows, std::int64_t kv_heads, std::int64_t dim) {
-    return paged(k, v, PageLayout::nhd(page_rows, kv_heads, dim), table, layout, dim);
+    return paged(k, v, PageLayout::nhd(page_rows, kv_heads, dim / channels_of<T>), table, layout,
+                 dim);
   }
 
   /// Paged pools [page][head][row][dim].
   static KvView paged_hnd(T* k, T* v, const PageTable<S>& table, const RowLayout<S>& layout,
                           std::int64_t page_rows, std::int64_t kv_heads, std::int64_t dim) {
-    return paged(k, v, PageLayout::hnd(page_rows, kv_heads, dim), table, layout, dim);
+    return paged(k, v, PageLayout::hnd(page_rows, kv_heads, dim / channels_of<T>), table, layout,
+                 dim);
   }
 
   /// Pools of keys and values of any page layout, such as halves of one pool
@@ -90,6 +97,16 @@ class KvView {
   KvView with_positions(Positions<S, position_type> positions) const {
     KvView view = *this;
     view.positions_ = positions;
+    return view;
+  }
+
+  /// The same rows, the keys of head h to be multiplied by key_scales[h], the values by
+  /// value_scales[h]; both in the memory of S, null for rows that are not scaled.
+  KvView with_scales(const float* key_scales, const float* value_scales) const
+      requires(ScaledElement<std::remove_const_t<T>>) {
+    KvView view = *this;
+    view.keys_ = keys_.with_scales(key_scales);
+    view.values_ = values_.with_scales(value_scales);
     return view;
   }
 
@@ -113,7 +130,7 @@ class KvView {
 
   /// Bytes of one row's key and value.
   std::int64_t row_bytes() const {
-    return (keys_.dim() + values_.dim()) * static_cast<std::int64_t>(sizeof(T));
+    return bytes_of_row<T>(keys_.dim()) + bytes_of_row<T>(values_.dim());
   }
 
  private:

@@ -38,9 +38,9 @@ class PageRows {
   std::uint32_t factor_ = 0x80000001u;
 };
 
-/// Where the rows of a page lie in a pool of pages, in elements: row r of the page's head s is at
-/// page * stride + s * head_stride + r * row_stride. Head h of a view is head h % heads of its
-/// pages.
+/// Where the rows of a page lie in a pool of pages, in steps of the rows' type: row r of the page's
+/// head s is at page * stride + s * head_stride + r * row_stride. Head h of a view is head h %
+/// heads of its pages.
 struct PageLayout {
   std::int64_t rows = 0;   ///< of each head in a page
   std::int64_t heads = 1;  ///< that have rows in every page
@@ -49,7 +49,7 @@ struct PageLayout {
   std::int64_t row_stride = 0;
   std::int64_t channel_stride = 1;
 
-  /// A pool [page][row][head][dim].
+  /// A pool [page][row][head][dim]; for rows of quantised blocks `dim` counts the blocks.
   static PageLayout nhd(std::int64_t rows, std::int64_t heads, std::int64_t dim) {
     return {rows, heads, rows * heads * dim, dim, heads * dim, 1};
   }

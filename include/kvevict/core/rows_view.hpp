@@ -4,15 +4,16 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "kvevict/core/element.hpp"
 #include "kvevict/core/head_view.hpp"
 #include "kvevict/core/pages.hpp"
 #include "kvevict/core/row_layout.hpp"
+#include "kvevict/core/storage.hpp"
 
 namespace kvevict {
 
 /// The rows of all heads of one tensor (keys, or values), each head [row][dim]. Four ways to find a
-/// head's rows, each with 64-bit strides in elements:
+/// head's rows, each with 64-bit strides that count Ts, which are elements or the blocks of a
+/// quantised row (q8_0: `dim` / 32 for rows that follow each other); `dim` counts channels:
 /// * `strided`: from base + head * head_stride on (contiguous tensors, any axis order),
 /// * `packed`: from base + layout.offset(head) * row_stride on (all heads one after another, CSR),
 /// * `per_head`: from an entry of a table of pointers on (heads of many layers or sequences, own
@@ -43,7 +44,8 @@ class RowsView {
         pages_(other.pages_),
         page_heads_(other.page_heads_),
         page_stride_(other.page_stride_),
-        page_(other.page_) {}
+        page_(other.page_),
+        scales_(other.scales_) {}
 
   static RowsView strided(T* base, std::int64_t heads, std::int64_t rows, std::int64_t dim,
                           std::int64_t head_stride, std::int64_t row_stride,
@@ -107,6 +109,25 @@ class RowsView {
     return {page_.rows(), page_heads_, page_stride_, head_stride_, row_stride_, channel_stride_};
   }
 
+  /// The same rows, those of head h to be multiplied by scales[h], in the memory of S; null: rows
+  /// are not scaled.
+  RowsView with_scales(const float* scales) const requires(ScaledElement<std::remove_const_t<T>>) {
+    RowsView view = *this;
+    view.scales_ = scales;
+    return view;
+  }
+  const float* scales() const { return scales_; }
+
+  /// For copies of these rows, of other counts: one after another from `base` on, with the same
+  /// dimension and scales.
+  RowsView<std::remove_const_t<T>, S> packed_copies(std::remove_const_t<T>* base,
+                                                    const RowLayout<S>& layout) const {
+    auto view =
+        RowsView<std::remove_const_t<T>, S>::packed(base, layout, dim_, dim_ / channels_of<T>);
+    view.scales_ = scales_;
+    return view;
+  }
+
   /// The rows [row][dim] of one head.
   KVEVICT_HOST_DEVICE HeadView<T, S> head(std::int64_t head) const {
     HeadView<T, S> view;
@@ -117,6 +138,9 @@ class RowsView {
     view.page_stride = page_stride_;
     view.page = page_;
     if (is_paged()) view.page_ids = pages_.of(head);
+    if constexpr (ScaledElement<std::remove_const_t<T>>) {
+      if (scales_ != nullptr) view.scale = scales_[head];
+    }
     if (table_ != nullptr) {
       view.data = table_[head];
     } else if (is_paged()) {
@@ -152,8 +176,14 @@ class RowsView {
            std::int64_t channel_stride)
       : layout_(layout), dim_(dim), row_stride_(row_stride), channel_stride_(channel_stride) {
     require(dim >= 1, "dim", dim, ">=", 1);
+    require(dim % channels_of<T> == 0, "dim", dim, "a multiple of the channels of a block,",
+            channels_of<T>);
     require(row_stride >= 1, "row_stride", row_stride, ">=", 1);
     require(channel_stride >= 1, "channel_stride", channel_stride, ">=", 1);
+    if constexpr (BlockStorage<std::remove_const_t<T>>) {
+      require(channel_stride == 1, "channel_stride", channel_stride, "1 for rows of blocks",
+              ErrorKind::unsupported);
+    }
   }
 
   RowsView(const PageLayout& page, const PageTable<S>& table, const RowLayout<S>& layout,
@@ -191,6 +221,7 @@ class RowsView {
   std::int64_t page_heads_ = 1;
   std::int64_t page_stride_ = 0;
   PageRows page_;
+  const float* scales_ = nullptr;
 };
 
 }  // namespace kvevict

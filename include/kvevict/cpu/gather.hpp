@@ -8,14 +8,15 @@
 
 namespace kvevict::cpu {
 
+/// Copies `dim` channels as they are stored.
 template <class T>
 void copy_row(const T* from, std::int64_t from_stride, T* to, std::int64_t to_stride,
               std::int64_t dim) {
   if (from_stride == 1 && to_stride == 1) {
-    std::memcpy(to, from, static_cast<std::size_t>(dim) * sizeof(T));
+    std::memcpy(to, from, static_cast<std::size_t>(bytes_of_row<T>(dim)));
     return;
   }
-  for (std::int64_t c = 0; c < dim; ++c) to[c * to_stride] = from[c * from_stride];
+  for (std::int64_t c = 0; c < dim / channels_of<T>; ++c) to[c * to_stride] = from[c * from_stride];
 }
 
 template <class T>

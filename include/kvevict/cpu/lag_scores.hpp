@@ -29,7 +29,7 @@ void measure_channels(const HeadView<T>& head, std::int64_t first, std::int64_t 
   double* lowest = scratch.lowest;
   double* largest = scratch.inverse;
   for (std::int64_t i = first; i < first + lag; ++i) {
-    widen_row(head.row(i), head.channel_stride, dim, scratch.row);
+    load_row(head, i, scratch.row);
     for (std::int64_t c = 0; c < dim; ++c) {
       const auto x = static_cast<double>(scratch.row[c]);
       // A NaN stays once it is there.
@@ -81,7 +81,7 @@ void lag_deviation_impl(Resources& res, const RowsView<T>& rows, const LagPartit
     for (std::int64_t p = 0; p < partitions.scored(head.rows); ++p) {
       measure_channels(head, partitions.first_row(p + 1), partitions.lag, scratch);
       for (std::int64_t i = partitions.first_row(p); i < partitions.first_row(p + 1); ++i) {
-        widen_row(head.row(i), head.channel_stride, dim, scratch.row);
+        load_row(head, i, scratch.row);
         to[i] = deviation_of_row(dim, scratch);
       }
     }

@@ -20,12 +20,26 @@ inline constexpr std::int64_t tile_rows = 128;
 /// Floats of one tile of rows.
 inline std::int64_t tile_size(std::int64_t dim) { return tile_rows * dim; }
 
+/// Channels as floats, without the scale of a head.
 template <class T>
 void widen_row(const T* from, std::int64_t stride, std::int64_t dim, float* to) {
-  if (stride == 1) {
+  if constexpr (BlockStorage<T>) {
+    for (std::int64_t b = 0; b < dim / channels_of<T>; ++b) {
+      for (std::int64_t c = 0; c < channels_of<T>; ++c) to[b * channels_of<T> + c] = from[b][c];
+    }
+  } else if (stride == 1) {
     for (std::int64_t c = 0; c < dim; ++c) to[c] = static_cast<float>(from[c]);
   } else {
     for (std::int64_t c = 0; c < dim; ++c) to[c] = static_cast<float>(from[c * stride]);
+  }
+}
+
+/// Row i of a head as floats.
+template <class T>
+void load_row(const HeadView<T>& head, std::int64_t i, float* to) {
+  widen_row(head.row(i), head.channel_stride, head.dim, to);
+  if constexpr (ScaledElement<std::remove_const_t<T>>) {
+    for (std::int64_t c = 0; c < head.dim; ++c) to[c] *= head.scale;
   }
 }
 
@@ -47,6 +61,9 @@ MatrixMap<const float> load_tile(const HeadView<T>& head, std::int64_t first, st
       widen_row(row, head.channel_stride, dim, buffer + i * dim);
       row += head.row_stride;
     }
+  }
+  if constexpr (ScaledElement<std::remove_const_t<T>>) {
+    for (std::int64_t i = 0; i < count * dim; ++i) buffer[i] *= head.scale;
   }
   return map_matrix<const float>(buffer, count, dim);
 }

@@ -102,8 +102,10 @@ struct BlockStreaming {
       rows.keep = kept;
       rows.candidates = scope.template carve<std::int32_t>("BlockStreaming.candidates", most);
       rows.kept = scope.template carve<std::int32_t>("BlockStreaming.kept", heads * kept);
-      keys = scope.template carve<T>("BlockStreaming.keys", most * cache.keys().dim());
-      values = scope.template carve<T>("BlockStreaming.values", most * cache.values().dim());
+      keys = scope.template carve<T>("BlockStreaming.keys",
+                                     most * cache.keys().dim() / channels_of<T>);
+      values = scope.template carve<T>("BlockStreaming.values",
+                                       most * cache.values().dim() / channels_of<T>);
       positions = scope.template carve<std::int32_t>("BlockStreaming.positions", most);
       scores = scope.template carve<float>("BlockStreaming.scores", most);
       chosen = scope.template carve<std::int32_t>("BlockStreaming.chosen", heads * kept);
@@ -131,10 +133,8 @@ struct BlockStreaming {
   void score_candidates(R& res, const KvView<const T, R::space>& cache,
                         const Evidence<R::space>& evidence, const RowLayout<R::space>& layout,
                         const Buffers<T>& buffers) const {
-    const std::int64_t key_dim = cache.keys().dim();
-    const std::int64_t value_dim = cache.values().dim();
-    const auto keys = RowsView<T, R::space>::packed(buffers.keys, layout, key_dim, key_dim);
-    const auto values = RowsView<T, R::space>::packed(buffers.values, layout, value_dim, value_dim);
+    const auto keys = cache.keys().packed_copies(buffers.keys, layout);
+    const auto values = cache.values().packed_copies(buffers.values, layout);
     const auto positions = MutablePositions<R::space>::packed(buffers.positions);
     const SelectionView<R::space> taken{layout, buffers.rows.candidates};
     gather_rows(res, taken, cache.keys(), keys);

@@ -34,4 +34,20 @@ inline void require_dim(std::int64_t dim, std::int64_t expected, std::string_vie
   require(dim == expected, name, dim, "equal to the dimension of the rows,", expected);
 }
 
+/// Throws unless rows of T can be computed and written.
+template <class T>
+void require_elements(std::string_view name) {
+  require(Element<T>, name, "quantised", "float, half or bfloat16 to be changed",
+          ErrorKind::unsupported);
+}
+
+/// Throws unless bytes of `from` are the same numbers in `to`. Scales may lie on a device: tables
+/// are compared, not what they hold.
+template <class T, MemorySpace S>
+void require_same_scales(const RowsView<const T, S>& from, const RowsView<T, S>& to,
+                         std::string_view name) {
+  require(to.scales() == from.scales(), name, "another table",
+          "that of the rows that are copied, whose bytes stay as they are", ErrorKind::unsupported);
+}
+
 }  // namespace kvevict::detail

@@ -8,13 +8,14 @@
 
 namespace kvevict {
 
-/// to[h][i] = from[h][i] for all rows i of `from`; `to` holds at least as many rows in each head
-/// and does not overlap it. Bits are copied.
+/// to[h][i] = from[h][i] for all rows i of `from`; `to` holds at least as many rows in each head,
+/// does not overlap it and has its scales, if any: bits are copied.
 template <class R, class T>
 void copy_rows(R& res, const std::type_identity_t<RowsView<const T, R::space>>& from,
                const RowsView<T, R::space>& to) {
   require(from.heads() == to.heads(), "from.heads", from.heads(), "equal to", to.heads());
   detail::require_dim(from.dim(), to.dim(), "from.dim");
+  detail::require_same_scales(from, to, "to.scales");
   const RowLayout<> rows = from.layout().host();
   const RowLayout<> room = to.layout().host();
   for (std::int64_t h = 0; h < rows.heads(); ++h) {

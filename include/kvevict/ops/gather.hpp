@@ -7,6 +7,7 @@
 #include "kvevict/core/kv_view.hpp"
 #include "kvevict/core/selection.hpp"
 #include "kvevict/core/workspace.hpp"
+#include "kvevict/ops/checks.hpp"
 
 namespace kvevict {
 
@@ -56,11 +57,13 @@ void require_distinct_pages(R& res, const RowsView<T, R::space>& rows) {
 }  // namespace detail
 
 /// to[h][j] = from[h][kept(h)[j]] for the kept rows j of every head. `to` holds at least that many
-/// rows in each head and does not overlap `from`. One read and one write of what is kept.
+/// rows in each head, does not overlap `from` and has its scales, if any: bytes are copied. One
+/// read and one write of what is kept.
 template <class R, class T>
 void gather_rows(R& res, SelectionView<R::space> selection, const RowsView<const T, R::space>& from,
                  const RowsView<T, R::space>& to) {
   require(to.dim() == from.dim(), "to.dim", to.dim(), "equal to", from.dim());
+  detail::require_same_scales(from, to, "to.scales");
   gather_rows_impl(res, selection, from, to);
 }
 

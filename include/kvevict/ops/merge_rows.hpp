@@ -8,6 +8,7 @@
 #include "kvevict/core/rows_view.hpp"
 #include "kvevict/core/scores.hpp"
 #include "kvevict/core/selection.hpp"
+#include "kvevict/ops/checks.hpp"
 
 namespace kvevict {
 
@@ -43,11 +44,12 @@ struct FollowingMergeOptions {
 template <class R, class T>
 void merge_rows(R& res, SelectionView<R::space> kept, const RowsView<const T, R::space>& keys,
                 const RowsView<T, R::space>& values, const MergeOptions& options) {
+  detail::require_elements<T>("values");
   require(options.threshold >= 0.0f && options.threshold <= 1.0f, "threshold", options.threshold,
           "in [0, 1]");
   require(options.fraction > 0.0 && options.fraction <= 1.0, "fraction", options.fraction,
           "in (0, 1]");
-  merge_rows_impl(res, kept, keys, values, options);
+  if constexpr (Element<T>) merge_rows_impl(res, kept, keys, values, options);
 }
 
 /// For each evicted row e, with the m kept rows behind it, at most `span`, in place
@@ -62,8 +64,11 @@ void merge_following_rows(R& res, SelectionView<R::space> kept,
                           const Positions<R::space>& positions, ScoreView<R::space> attention,
                           const RowsView<T, R::space>& values,
                           const FollowingMergeOptions& options) {
+  detail::require_elements<T>("values");
   require(options.span >= 1, "span", options.span, ">=", 1);
-  merge_following_rows_impl(res, kept, positions, attention, values, options);
+  if constexpr (Element<T>) {
+    merge_following_rows_impl(res, kept, positions, attention, values, options);
+  }
 }
 
 }  // namespace kvevict

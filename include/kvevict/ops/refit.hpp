@@ -118,7 +118,8 @@ struct RefitOutput {
 };
 
 /// The op behind `refit`: one KV head after another, all query heads of its group together. Throws
-/// invalid_argument for shapes that do not fit; nothing is written then.
+/// invalid_argument for shapes that do not fit, unsupported for quantised rows; nothing is written
+/// then.
 template <class R, class T>
 void refit_rows(R& res, SelectionView<R::space> kept,
                 const std::type_identity_t<RowsView<const T, R::space>>& keys,
@@ -126,6 +127,7 @@ void refit_rows(R& res, SelectionView<R::space> kept,
                 const Positions<R::space>& positions, const ProbeQueries<R::space>& probes,
                 const ProbeQueries<R::space>& direction_probes, const RefitOptions& options,
                 const RefitOutput<T, R::space>& out) {
+  detail::require_elements<T>("keys");
   detail::require_valid(options);
   detail::require_probes(probes, keys, detail::probe_names);
   detail::require_probes(direction_probes, keys, detail::direction_probe_names);
@@ -145,7 +147,9 @@ void refit_rows(R& res, SelectionView<R::space> kept,
           "given where, and only where, the mass becomes a bias");
   require(out.heads != nullptr || kept.heads() == 0, "out.heads", "null",
           "one account for each head");
-  refit_rows_impl(res, kept, keys, values, positions, probes, direction_probes, options, out);
+  if constexpr (Element<T>) {
+    refit_rows_impl(res, kept, keys, values, positions, probes, direction_probes, options, out);
+  }
 }
 
 }  // namespace kvevict

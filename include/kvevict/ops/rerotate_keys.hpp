@@ -7,6 +7,7 @@
 #include "kvevict/core/positions.hpp"
 #include "kvevict/core/rows_view.hpp"
 #include "kvevict/math/rope.hpp"
+#include "kvevict/ops/checks.hpp"
 
 namespace kvevict {
 
@@ -20,14 +21,16 @@ namespace kvevict {
 /// Angles, sines, cosines and products are in double; a key is rounded once to its type. A row that
 /// stays where it is keeps its bits, and so do channels from `rotary_dim` on. `attention_factor` is
 /// in the keys already and not applied again. Throws invalid_argument for a rotation that does not
-/// fit the keys; they are untouched then. One read and one write of the rows that turn.
+/// fit the keys, unsupported for quantised ones; they are untouched then. One read and one write of
+/// the rows that turn.
 template <class R, class T>
 requires(!std::is_const_v<T>)  // keys are written
     void rerotate_keys(R& res, const RowsView<T, R::space>& keys, const Positions<R::space>& from,
                        const Positions<R::space>& to, const Rope& rope) {
+  detail::require_elements<T>("keys");
   if (keys.layout().total() == 0) return;
   require_valid(rope, keys.dim());
-  rerotate_keys_impl(res, keys, from, to, rope);
+  if constexpr (Element<T>) rerotate_keys_impl(res, keys, from, to, rope);
 }
 
 }  // namespace kvevict
