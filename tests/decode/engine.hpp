@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/selections.hpp"
+#include "decode/page_pool.hpp"
 #include "kvevict/cpu/gather.hpp"
 #include "kvevict/cpu/global_counts.hpp"
 #include "kvevict/cpu/group_reduction.hpp"
@@ -20,9 +22,11 @@ namespace kvevict_test {
 
 using Evictor = kvevict::DecodeEvictor<TestPolicy>;
 
-enum class CacheLayout { hnd, nhd, per_head };
+// Paged: one table for all heads, or one for each.
+enum class CacheLayout { hnd, nhd, per_head, paged, paged_by_head };
 inline constexpr CacheLayout cache_layouts[] = {CacheLayout::hnd, CacheLayout::nhd,
-                                                CacheLayout::per_head};
+                                                CacheLayout::per_head, CacheLayout::paged,
+                                                CacheLayout::paged_by_head};
 
 struct EngineShape {
   std::int64_t heads = 2;
@@ -57,8 +61,12 @@ template <class T>
 class Engine {
  public:
   Engine(CacheLayout layout, const EngineShape& shape, std::uint64_t seed)
-      : layout_(layout), shape_(shape), random_(seed) {
-    const std::int64_t places = shape.heads * shape.capacity;
+      : layout_(layout),
+        shape_(shape),
+        random_(seed),
+        pages_(layout == CacheLayout::paged ? 1 : shape.heads,
+               layout == CacheLayout::paged ? shape.heads : 1, 5, shape.capacity) {
+    const std::int64_t places = shape.heads * (shape.capacity + pages_.page_rows());
     keys_.resize(static_cast<std::size_t>(places * shape.dim));
     values_.resize(keys_.size());
     positions_.resize(static_cast<std::size_t>(places));
@@ -89,18 +97,22 @@ class Engine {
     return sum;
   }
 
-  void reset() { held_.assign(static_cast<std::size_t>(shape_.heads), {}); }
+  void reset() {
+    held_.resize(static_cast<std::size_t>(shape_.heads));
+    keep(selection_of(std::vector<std::vector<std::int32_t>>(held_.size())));
+  }
 
   kvevict::KvView<T> view() {
-    for (std::int64_t h = 0; h < shape_.heads; ++h) {
-      const auto at = static_cast<std::size_t>(h);
-      offsets_[at + 1] = offsets_[at] + rows(h);
-    }
-    const auto layout = kvevict::RowLayout<>::ragged(offsets_.data(), shape_.heads);
+    const auto layout = row_layout();
     const auto positions = kvevict::MutablePositions<>::per_head(position_table_.data());
     if (layout_ == CacheLayout::per_head) {
       return kvevict::KvView<T>::per_head(key_table_.data(), value_table_.data(), layout,
                                           shape_.dim)
+          .with_positions(positions);
+    }
+    if (paged()) {
+      return kvevict::KvView<T>::paged(keys_.data(), values_.data(), page_layout(), pages_.table(),
+                                       layout, shape_.dim)
           .with_positions(positions);
     }
     const auto whole = layout_ == CacheLayout::hnd
@@ -117,6 +129,7 @@ class Engine {
       for (std::int64_t p = first_position; p < first_position + tokens; ++p) {
         const std::int64_t row = rows(h);
         kvevict::require(row < shape_.capacity, "row", row, "below the capacity");
+        if (paged()) pages_.take(h, row);
         for (std::int64_t c = 0; c < shape_.dim; ++c) {
           keys_[place(h, row, c)] = key(h, p, c);
           values_[place(h, row, c)] = value(h, p, c);
@@ -127,8 +140,12 @@ class Engine {
     }
   }
 
-  // The list's side of a compaction.
+  // The list's side of a compaction, and that of the pages.
   void keep(const kvevict::Selection& kept) {
+    if (paged()) {
+      pages_.give_back(
+          kvevict::freed_pages(pages_.table(), pages_.page_rows(), row_layout(), kept.layout()));
+    }
     for (std::int64_t h = 0; h < shape_.heads; ++h) {
       std::vector<std::int32_t>& list = held_[static_cast<std::size_t>(h)];
       std::size_t next = 0;
@@ -151,9 +168,9 @@ class Engine {
     return queries;
   }
 
-  // Elements and positions that are not what the list says.
-  int differences() const {
-    int count = 0;
+  // Elements and positions that are not what the list says, and faults of the pages.
+  int differences() {
+    int count = paged() ? pages_.faults(row_layout()) : 0;
     for (std::int64_t h = 0; h < shape_.heads; ++h) {
       for (std::int64_t i = 0; i < rows(h); ++i) {
         const std::int32_t p = held(h)[static_cast<std::size_t>(i)];
@@ -176,7 +193,30 @@ class Engine {
  private:
   static bool same(T a, T b) { return static_cast<float>(a) == static_cast<float>(b); }
 
+  bool paged() const {
+    return layout_ == CacheLayout::paged || layout_ == CacheLayout::paged_by_head;
+  }
+
+  kvevict::PageLayout page_layout() const {
+    return kvevict::PageLayout::nhd(pages_.page_rows(), pages_.table().heads_per_table, shape_.dim);
+  }
+
+  // Refers to the engine.
+  kvevict::RowLayout<> row_layout() {
+    for (std::int64_t h = 0; h < shape_.heads; ++h) {
+      const auto at = static_cast<std::size_t>(h);
+      offsets_[at + 1] = offsets_[at] + rows(h);
+    }
+    return kvevict::RowLayout<>::ragged(offsets_.data(), shape_.heads);
+  }
+
   std::size_t place(std::int64_t h, std::int64_t row, std::int64_t c) const {
+    if (paged()) {
+      const kvevict::PageLayout page = page_layout();
+      return static_cast<std::size_t>(pages_.page(h, row) * page.stride +
+                                      h % page.heads * page.head_stride +
+                                      row % page.rows * page.row_stride + c);
+    }
     if (layout_ == CacheLayout::nhd) {
       return static_cast<std::size_t>((row * shape_.heads + h) * shape_.dim + c);
     }
@@ -194,6 +234,7 @@ class Engine {
   CacheLayout layout_;
   EngineShape shape_;
   Random random_;
+  PagePool pages_;
   std::int64_t first_head_ = 0;
   std::vector<T> keys_;
   std::vector<T> values_;
