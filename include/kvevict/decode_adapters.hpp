@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <variant>
 
@@ -47,38 +49,67 @@ std::int64_t floor_of_allocator(const A& allocator) {
   return 0;
 }
 
-/// What to collect for a policy: what it needs, and what it suggests where it may choose.
+/// Calls use(policy) for the policies that a policy holds, at any depth, and for one that holds
+/// none itself.
+template <class P, class Use>
+void for_each_held(const P& policy, const Use& use) {
+  const auto each = [&](const auto&... held) { (for_each_held(held, use), ...); };
+  if constexpr (requires { policy.variant(); }) {
+    std::visit(each, policy.variant());
+  } else if constexpr (requires { policy.inner; }) {
+    each(policy.inner);
+  } else if constexpr (requires { policy.policies; }) {
+    std::apply(each, policy.policies);
+  } else if constexpr (requires {
+                         policy.base;
+                         policy.other;
+                       }) {
+    each(policy.base, policy.other);
+  } else {
+    use(policy);
+  }
+}
+
+/// What to collect for a policy: what it needs, and what it and those that it holds suggest where
+/// they may choose.
 template <class P>
 EvidenceSet collected_evidence(const P& policy) {
   EvidenceSet kinds = policy.needs();
-  if constexpr (requires { policy.suggested_evidence(); }) kinds |= policy.suggested_evidence();
+  for_each_held(policy, [&](const auto& held) {
+    if constexpr (requires { held.suggested_evidence(); }) kinds |= held.suggested_evidence();
+  });
   return kinds;
 }
 
-/// How a policy's attention mass accumulates: its own parameters if it is H2O.
+/// How a policy's attention mass accumulates: the parameters of the H2O that it is or holds. Throws
+/// unsupported when it holds two that differ, since one mass cannot serve both.
 template <class P>
 H2O accumulation_of(const P& policy) {
-  if constexpr (std::is_same_v<P, H2O>) {
-    return policy;
-  } else if constexpr (requires { std::get_if<H2O>(&policy.variant()); }) {
-    const H2O* held = std::get_if<H2O>(&policy.variant());
-    return held != nullptr ? *held : H2O{};
-  } else {
-    return H2O{};
-  }
+  std::optional<H2O> found;
+  for_each_held(policy, [&](const auto& held) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(held)>, H2O>) {
+      require(!found || *found == held, "policy", "two H2O that accumulate differently",
+              "of one accumulation", ErrorKind::unsupported);
+      found = held;
+    }
+  });
+  return found.value_or(H2O{});
 }
 
-/// Queries that a policy takes from a query window, if it says so.
+/// Queries that a policy takes from a query window: the most of those that it is or holds, where
+/// they say how many.
 template <class P>
 std::int64_t window_of(const P& policy, std::int64_t otherwise) {
-  if constexpr (requires { std::int64_t{policy.window}; }) {
-    return policy.window;
-  } else if constexpr (requires { policy.variant(); }) {
-    return std::visit([&](const auto& held) { return window_of(held, otherwise); },
-                      policy.variant());
-  } else {
-    return otherwise;
-  }
+  std::int64_t most = 0;
+  for_each_held(policy, [&](const auto& held) {
+    if (!held.needs().contains(EvidenceKind::query_window)) return;
+    if constexpr (requires { std::int64_t{held.window}; }) {
+      most = std::max(most, held.window);
+    } else {
+      most = std::max(most, otherwise);
+    }
+  });
+  return most > 0 ? most : otherwise;
 }
 
 /// Name and parameters, the same for a policy and for an AnyPolicy that holds it.

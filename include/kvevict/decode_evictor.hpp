@@ -90,7 +90,8 @@ class DecodeEvictor {
   /// incoming it does what is due already.
   ///
   /// `given` is evidence beside what was collected, such as the output projection. Throws
-  /// invalid_argument when the cache holds other rows than told, or does not store its positions,
+  /// invalid_argument when the cache holds other rows than told, does not store its positions or,
+  /// on the host, has a page twice,
   /// and a budget error when protected and incoming rows exceed the limit; and what evict_into
   /// throws.
   template <class R, class T, class A = UniformBudget>
@@ -105,6 +106,9 @@ class DecodeEvictor {
             "shared by all heads", "packed or per head, since heads keep different rows",
             ErrorKind::unsupported);
     if (!select(res, kept, cache, incoming, given, allocator)) return false;
+    // What `compact` would refuse must not be noted as done.
+    detail::require_distinct_pages(res, cache.keys());
+    detail::require_distinct_pages(res, cache.values());
     commit(res, kept);
     kvevict::compact(res, kept, cache);
     return true;

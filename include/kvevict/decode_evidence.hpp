@@ -44,7 +44,8 @@ struct DecodeEvidenceOptions {
   std::int64_t skip_first = 4;  ///< queries at positions below it (the sinks') are left out of
                                 ///< statistics and probes
 
-  std::int64_t window = 0;  ///< queries of a query window; 0: as many as the policy takes, or 64
+  std::int64_t window = 0;  ///< queries of a query window; 0: as many as the policy (or one that
+                            ///< it holds) takes, or 64
 
   std::int64_t probe_queries = 256;  ///< last queries that probes are drawn from
   std::int64_t last_probes = 128;    ///< of these, moved on to follow the sequence
@@ -52,7 +53,7 @@ struct DecodeEvidenceOptions {
   std::int64_t probe_future = 256;   ///< positions ahead for those
   std::uint64_t seed = 0;
 
-  /// How attention mass accumulates; none: as the policy says, where it is H2O.
+  /// How attention mass accumulates; none: as the policy says, where it is H2O or holds one.
   std::optional<H2O> attention_mass = {};
   /// Kinds to collect; none: what the policy needs and suggests. What it leaves out the caller
   /// gives with each eviction.
@@ -144,7 +145,7 @@ class BasicDecodeEvidence {
     if (tokens == 0) return;
     if (needs_pre_rope()) require_queries(queries.pre_rope, tokens, "pre_rope");
     if (needs_post_rope()) require_queries(queries.post_rope, tokens, "post_rope");
-    // What can fail comes first.
+    // What can fail comes first, and what has been done by then is taken back.
     if (pre_rope_) pre_rope_->prepare(res);
     if (post_rope_) post_rope_->prepare(res);
     const auto first = static_cast<std::int32_t>(first_position);
@@ -153,17 +154,23 @@ class BasicDecodeEvidence {
                      QueryWindow<S>{queries.post_rope, QueryPositions<S>::consecutive(first)});
     }
     if (stats_ && options_.memory != QueryMemory::recent) {
-      stats_->observe(res, queries.pre_rope,
-                      std::clamp<std::int64_t>(options_.skip_first - first_position, 0, tokens));
+      try {
+        stats_->observe(res, queries.pre_rope,
+                        std::clamp<std::int64_t>(options_.skip_first - first_position, 0, tokens));
+      } catch (...) {
+        if (mass_) mass_->undo_observe();
+        throw;
+      }
     }
     if (pre_rope_) pre_rope_->append(res, queries.pre_rope, first_position);
     if (post_rope_) post_rope_->append(res, queries.post_rope, first_position);
   }
 
-  /// Drops the rows that the selection does not keep.
+  /// Drops the rows that the selection does not keep. Of a sequence that was taken over there may
+  /// be none yet.
   template <class R>
   requires(R::space == S) void compact(R& res, const typename R::selection_type& kept) {
-    if (mass_) mass_->compact(res, kept);
+    if (mass_ && mass_->mass().layout.heads() > 0) mass_->compact(res, kept);
   }
 
   /// What was collected, for an eviction after `tokens_seen` tokens, beside what the caller gives,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "kvevict/core/selection.hpp"
@@ -23,6 +24,13 @@ inline kvevict::Selection selection_of(const std::vector<std::vector<std::int32_
   std::int32_t* out = selection.reshape(counts);
   for (const std::int32_t row : rows) *out++ = row;
   return selection;
+}
+
+// The rows [first, first + count).
+inline std::vector<std::int32_t> rows_from(std::int32_t first, std::int32_t count) {
+  std::vector<std::int32_t> rows(static_cast<std::size_t>(count));
+  std::iota(rows.begin(), rows.end(), first);
+  return rows;
 }
 
 // The row numbers of a selection, head by head.

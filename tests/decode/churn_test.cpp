@@ -98,7 +98,7 @@ std::int64_t churn(const TestPolicy& policy, CacheLayout layout, std::uint64_t s
 }  // namespace
 
 TEST_CASE("churn against a plain list of rows", "[decode][churn]") {
-  const std::int64_t steps = 500 * churn_factor();
+  const std::int64_t steps = 350 * churn_factor();
   std::int64_t operations = 0;
   std::uint64_t seed = 1;
   for (const TestPolicy& policy : decode_policies()) {

@@ -6,8 +6,7 @@ namespace kvevict_test {
 std::vector<TestPolicy> decode_policies() {
   using kvevict::EvidenceKind;
   std::vector<TestPolicy> policies;
-  for (const kvevict::AnyPolicy& listed : kvevict::AnyPolicy::all()) {
-    const TestPolicy policy = TestPolicy::named(listed.name());
+  for (const TestPolicy& policy : TestPolicy::all()) {
     // What a policy needs beyond this no evictor can collect.
     kvevict::EvidenceSet kinds = {EvidenceKind::query_window,
                                   EvidenceKind::query_stats,

@@ -187,6 +187,9 @@ class Engine {
   T key(std::int64_t h, std::int64_t p, std::int64_t c) const { return T(number(0, h, p, c)); }
   T value(std::int64_t h, std::int64_t p, std::int64_t c) const { return T(number(1, h, p, c)); }
 
+  // Tokens get the contents of those that stand `by` positions before.
+  void shift_contents(std::int64_t by) { shift_ = by; }
+
   // Head h of this engine gets the contents that head `as` has of itself.
   void rename_head(std::int64_t as) { first_head_ = as; }
 
@@ -226,8 +229,8 @@ class Engine {
   // kind: keys, values, queries before and after RoPE.
   float number(int kind, std::int64_t head, std::int64_t position, std::int64_t channel) const {
     const std::int64_t first = kind < 2 ? first_head_ : first_head_ * shape_.group;
-    const auto index =
-        static_cast<std::uint64_t>(((position * 64 + head + first) * 4 + kind) * 64 + channel);
+    const auto index = static_cast<std::uint64_t>(
+        (((position - shift_) * 64 + head + first) * 4 + kind) * 64 + channel);
     return static_cast<float>(random_.uniform(index, -2.0, 2.0));
   }
 
@@ -236,6 +239,7 @@ class Engine {
   Random random_;
   PagePool pages_;
   std::int64_t first_head_ = 0;
+  std::int64_t shift_ = 0;
   std::vector<T> keys_;
   std::vector<T> values_;
   std::vector<std::int32_t> positions_;

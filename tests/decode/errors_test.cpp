@@ -253,3 +253,63 @@ TEST_CASE("resets and notes that do not fit", "[decode]") {
   CHECK(it.evictor.dropped(0) == 6);
   CHECK(it.evictor.next_position() == 9);
 }
+
+TEST_CASE("a compaction that would be refused is not noted", "[decode]") {
+  // The second page is the first one again: rows can be read, not moved.
+  const std::vector<std::int32_t> ids = {0, 0, 1};
+  const EngineShape one{.heads = 1, .group = 2, .dim = 4, .capacity = 12};
+  std::vector<float> keys(3 * 4 * 4, 1.0f);
+  std::vector<float> values = keys;
+  std::vector<std::int32_t> positions(12);
+  for (std::size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<std::int32_t>(i);
+  const auto cache =
+      kvevict::KvView<float>::paged_nhd(
+          keys.data(), values.data(),
+          {.ids = ids.data(), .tables = 1, .stride = 3, .heads_per_table = 1, .pages = 2},
+          kvevict::RowLayout<>::uniform(1, 10), 4, 1, 4)
+          .with_positions(kvevict::MutablePositions<>::packed(positions.data()));
+  TestResources res({.threads = 1});
+  Selection kept;
+  Evictor evictor(TestPolicy::named("H2O"), one.decode(), {.row_limit = 10});
+  const Engine<float> engine(CacheLayout::hnd, one, 5);
+  evictor.observe(res, cache, 10, engine.queries(0, 10).view());
+  const std::vector<std::byte> before = evictor.save(res);
+  CHECK(refused([&] { evictor.make_room(res, kept, cache, 2); }) ==
+        "page_table[1] of head 0 is 0, must be another page, since rows are written, than that of "
+        "entry 0");
+  CHECK(evictor.save(res) == before);
+}
+
+TEST_CASE("an observation that runs out of workspace changes nothing", "[decode]") {
+  const kvevict::EvidenceSet both = {kvevict::EvidenceKind::attention_mass,
+                                     kvevict::EvidenceKind::query_stats,
+                                     kvevict::EvidenceKind::query_covariance_full};
+  DecodeEvidenceOptions options;
+  options.collect = both;
+  const auto made = [&] {
+    return Evictor(TestPolicy::named("KNorm"), shape.decode(), {.row_limit = 64}, options);
+  };
+  Engine<float> engine(CacheLayout::hnd, shape, 71);
+  engine.append(0, 30);
+  const TokenQueries queries = engine.queries(0, 30);
+  TestResources enough({.threads = 1});
+  Evictor undisturbed = made();
+  undisturbed.observe(enough, engine.view(), 30, queries.view());
+
+  Evictor evictor = made();
+  const std::vector<std::byte> before = evictor.save(enough);
+  int refusals = 0;
+  for (std::size_t bytes = 0;; bytes += 256) {
+    std::vector<std::byte> memory(bytes + 256);
+    TestResources res({.threads = 1, .workspace = memory.data(), .workspace_bytes = bytes});
+    try {
+      evictor.observe(res, engine.view(), 30, queries.view());
+      break;
+    } catch (const kvevict::Error&) {
+      ++refusals;
+      REQUIRE(evictor.save(enough) == before);
+    }
+  }
+  CHECK(refusals > 3);
+  CHECK(evictor.save(enough) == undisturbed.save(enough));
+}

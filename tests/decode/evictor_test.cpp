@@ -118,7 +118,11 @@ TEST_CASE("a window is as long as the policy's", "[decode]") {
     const std::int64_t tokens = window + 14;
     EngineShape longer = shape;
     longer.capacity = tokens + 10;
-    Evictor evictor(policy, longer.decode(), {.row_limit = tokens});
+    // Chunks of one row change nothing, but the policy is held by another.
+    const bool held = window == 90;
+    Evictor evictor(
+        held ? TestPolicy(kvevict::ChunkWise<kvevict::SnapKV>{policy, 1}) : TestPolicy(policy),
+        longer.decode(), {.row_limit = tokens});
     Engine<float> engine(CacheLayout::hnd, longer, 9);
     TestResources res({.threads = 1});
     Selection kept;

@@ -105,20 +105,18 @@ TEMPLATE_TEST_CASE("keys turn by the distance of their positions", "[ops][rerota
             const Comparison comparison = compare(numbers_of(now.view()), want, stored<TestType>());
             INFO(comparison.describe());
             REQUIRE(comparison.within());
-            // Channels that do not turn, and memory that holds no row, keep their bits.
-            const auto got = now.view();
-            int changed = 0;
-            for (std::int64_t h = 0; h < got.heads(); ++h) {
-              for (std::int64_t i = 0; i < got.rows(h); ++i) {
-                for (std::int64_t c = rope.rotated(dim); c < dim; ++c) {
-                  changed += std::memcmp(&got.head(h)(i, c), &rows.view().head(h)(i, c),
-                                         sizeof(TestType)) == 0
-                                 ? 0
-                                 : 1;
+            // Channels that do not turn, and memory that holds no row, keep their bits: with the
+            // others put back everything is as it was.
+            RowsCase<TestType> restored = now.copy();
+            for (std::int64_t h = 0; h < rows.heads(); ++h) {
+              for (std::int64_t i = 0; i < rows.layout().rows(h); ++i) {
+                for (std::int64_t c = 0; c < rope.rotated(dim); ++c) {
+                  restored.writable().head(h)(i, c) = rows.view().head(h)(i, c);
                 }
               }
             }
-            REQUIRE(changed == 0);
+            REQUIRE(std::memcmp(restored.memory().data(), rows.memory().data(),
+                                rows.memory().size() * sizeof(TestType)) == 0);
             if (threads == 1) first = now.memory();
             REQUIRE(std::memcmp(now.memory().data(), first.data(),
                                 first.size() * sizeof(TestType)) == 0);
@@ -126,6 +124,24 @@ TEMPLATE_TEST_CASE("keys turn by the distance of their positions", "[ops][rerota
         }
       },
       {1, 3, 8, 64});
+}
+
+TEMPLATE_TEST_CASE("the largest keys saturate, infinite ones stay infinite", "[ops][rerotate]",
+                   float, half, bfloat16) {
+  // A pair of two largest numbers turned by 45 degrees would be longer in one channel by the root
+  // of two, and nothing in the other.
+  const auto largest = static_cast<TestType>(static_cast<float>(kvevict::largest_finite<TestType>));
+  const std::vector<double> frequencies = {0.78539816339744831};
+  const Rope rope{.frequencies = frequencies};
+  std::vector<TestType> keys = {largest, largest, TestType(1.0f),
+                                TestType(std::numeric_limits<float>::infinity())};
+  TestResources res({.threads = 1});
+  rerotate_keys(res, RowsView<TestType>::strided(keys.data(), 1, 2, 2, 4, 2),
+                HostPositions::consecutive(10), HostPositions::consecutive(11), rope);
+  REQUIRE(static_cast<double>(static_cast<float>(keys[1])) == kvevict::largest_finite<TestType>);
+  REQUIRE(std::abs(static_cast<float>(keys[0])) <= 1e-7 * kvevict::largest_finite<TestType>);
+  REQUIRE(static_cast<float>(keys[2]) == -std::numeric_limits<float>::infinity());
+  REQUIRE(static_cast<float>(keys[3]) == std::numeric_limits<float>::infinity());
 }
 
 TEST_CASE("a key that stays keeps its bits", "[ops][rerotate]") {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "core/errors.hpp"
 #include "policies/any_policy_calls.hpp"
 #include "policies/compare_with_reference.hpp"
 #include "policies/edit_inputs.hpp"
@@ -61,6 +62,31 @@ TEST_CASE("SnapKV: a context no longer than the window scores all rows equally",
     const std::vector<float> scores = library_scores(SnapKV{.window = 64}, inputs);
     CHECK(scores == std::vector<float>(rows, scores[0]));
   }
+}
+
+TEST_CASE("a context no longer than the window is kept, or refused by what is protected",
+          "[policies][snapkv]") {
+  TestResources res({.threads = 1});
+  const auto check = [&](const TestPolicy& policy, const kvevict::Protect& protect) {
+    for (const std::size_t rows : {1u, 15u, 16u}) {
+      INFO(policy.name() << ", " << rows << " rows");
+      const reference::Inputs inputs =
+          reference::random_inputs({.group = 2, .rows = {rows}, .queries = rows}, rows);
+      const PackedCache<float> cache(inputs);
+      PolicyEvidence evidence(inputs);
+      const kvevict::Evidence<> given = evidence.for_policy(policy, cache);
+      const auto kept = [&](const kvevict::Budget& budget) {
+        return kvevict::evict(res, policy, cache.view(), given, budget, protect).total();
+      };
+      CHECK(kept(kvevict::Budget::rows(16)) == static_cast<std::int64_t>(rows));
+      if (rows == 1) continue;  // half of one row is one row
+      CHECK(kvevict_test::refused_budget([&] {
+              kept(kvevict::Budget::evict_ratio(0.5));
+            }).rfind("protected rows of head 0 is " + std::to_string(rows), 0) == 0);
+    }
+  };
+  check(kvevict::SnapKV{.window = 16}, kvevict::SnapKV{.window = 16}.suggested_protection());
+  check(kvevict::RKV{.window = 16}, kvevict::RKV{.window = 16}.suggested_protection());
 }
 
 TEST_CASE("SnapKV: rows of the window get the largest score before it", "[policies][snapkv]") {

@@ -91,6 +91,23 @@ static_assert(sizeof(half) == 2 && sizeof(bfloat16) == 2);
 template <class T>
 concept Element = std::same_as<T, float> || std::same_as<T, half> || std::same_as<T, bfloat16>;
 
+/// The largest finite number of an element type.
+template <Element T>
+inline constexpr double largest_finite = std::same_as<T, half>       ? 65504.0
+                                         : std::same_as<T, bfloat16> ? 0x1.fep127
+                                                                     : 0x1.fffffep127;
+
+/// `value` rounded to the element type; finite numbers beyond its range become the largest finite
+/// one, where a conversion makes them infinite.
+template <Element T>
+KVEVICT_HOST_DEVICE T saturated(double value) {
+  constexpr double most = largest_finite<T>;
+  const bool finite = value - value == 0.0;
+  if (finite && value > most) value = most;
+  if (finite && value < -most) value = -most;
+  return static_cast<T>(static_cast<float>(value));
+}
+
 /// Run-time name of an element type, for views whose type is known only at run time.
 enum class ElementType : std::uint8_t { float32, float16, bfloat16 };
 

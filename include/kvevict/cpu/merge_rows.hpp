@@ -110,7 +110,7 @@ template <class T>
 void write_row(const double* sum, double scale, const HeadView<T>& head, std::int64_t row) {
   T* to = head.row(row);
   for (std::int64_t c = 0; c < head.dim; ++c) {
-    to[c * head.channel_stride] = static_cast<T>(static_cast<float>(sum[c] * scale));
+    to[c * head.channel_stride] = saturated<T>(sum[c] * scale);
   }
 }
 

@@ -44,8 +44,8 @@ void rerotate_keys_impl(Resources& res, const RowsView<T>& keys, const Positions
         T& b = key[rope.second_channel(pair, dim) * head.channel_stride];
         const auto x = static_cast<double>(static_cast<float>(a));
         const auto y = static_cast<double>(static_cast<float>(b));
-        a = static_cast<T>(static_cast<float>(x * cosines[pair] - y * sines[pair]));
-        b = static_cast<T>(static_cast<float>(x * sines[pair] + y * cosines[pair]));
+        a = saturated<T>(x * cosines[pair] - y * sines[pair]);
+        b = saturated<T>(x * sines[pair] + y * cosines[pair]);
       }
     }
   });

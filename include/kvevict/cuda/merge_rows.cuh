@@ -256,7 +256,7 @@ __device__ void merge_tile_rows(const std::int32_t* kept, int count,
     const double sum =
         sums[j * merge_threads + thread] + static_cast<double>(static_cast<float>(value));
     const double scale = PartsOf::mean ? 1.0 / (1.0 + totals[j]) : 1.0;
-    value = static_cast<T>(static_cast<float>(sum * scale));
+    value = saturated<T>(sum * scale);
   }
 }
 

@@ -42,8 +42,8 @@ __global__ void __launch_bounds__(rerotate_threads)
     T& b = key[slots.second(pair) * head.channel_stride];
     const auto x = static_cast<double>(static_cast<float>(a));
     const auto y = static_cast<double>(static_cast<float>(b));
-    a = static_cast<T>(static_cast<float>(x * cosine - y * sine));
-    b = static_cast<T>(static_cast<float>(x * sine + y * cosine));
+    a = saturated<T>(x * cosine - y * sine);
+    b = saturated<T>(x * sine + y * cosine);
   }
 }
 

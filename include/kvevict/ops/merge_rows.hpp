@@ -58,7 +58,8 @@ void merge_rows(R& res, SelectionView<R::space> kept, const RowsView<const T, R:
 ///
 /// drawn by the seed, the head's number and the row's position (see following_share). Nothing is
 /// merged where the attention of e, or of the rows behind it together, is not a number. Sums in
-/// double in the order of the rows, rounded once.
+/// double in the order of the rows, rounded once; they saturate at the largest finite number of
+/// their type.
 template <class R, class T>
 void merge_following_rows(R& res, SelectionView<R::space> kept,
                           const Positions<R::space>& positions, ScoreView<R::space> attention,

@@ -18,7 +18,9 @@ namespace kvevict {
 /// caller's to replace: a key turns from its stored position to a new one at once, since the
 /// rounding of small steps would add up.
 ///
-/// Angles, sines, cosines and products are in double; a key is rounded once to its type. A row that
+/// Angles, sines, cosines and products are in double; a key is rounded once to its type, and
+/// saturates at its largest finite number (a turn can lengthen one channel of a pair by the square
+/// root of two). A row that
 /// stays where it is keeps its bits, and so do channels from `rotary_dim` on. `attention_factor` is
 /// in the keys already and not applied again. Throws invalid_argument for a rotation that does not
 /// fit the keys, unsupported for quantised ones; they are untouched then. One read and one write of

@@ -12,6 +12,7 @@
 #include "kvevict/core/array.hpp"
 #include "kvevict/core/concepts.hpp"
 #include "kvevict/core/layout_storage.hpp"
+#include "kvevict/core/protect.hpp"
 #include "kvevict/core/state_blob.hpp"
 #include "kvevict/ops/attention_statistic.hpp"
 #include "kvevict/ops/gather.hpp"
@@ -45,7 +46,7 @@ inline std::span<const EnumName<Accumulation>> enum_names(Accumulation) {
 ///   evict(res, policy, cache, {.attention_mass = state.mass()}, budget, {.recent = ...});
 ///   state.compact(res, kept);            // together with the cache
 ///
-/// The published protection is the most recent half of the budget.
+/// The published protection is the most recent half of the budget: `published_protection(rows)`.
 struct H2O {
   Accumulation accumulation = Accumulation::sum;
   double decay = 0.99;  ///< per query, for Accumulation::decay
@@ -57,6 +58,9 @@ struct H2O {
   static H2O published() { return {}; }
   /// kvpress' ObservedAttention: the average over the queries that could see the row.
   static H2O observed_attention() { return {.accumulation = Accumulation::mean}; }
+
+  /// Heavy hitters take half of the rows that a head keeps, the most recent ones the other half.
+  static Protect published_protection(std::int64_t kept_rows) { return {.recent = kept_rows / 2}; }
 
   std::string_view name() const { return "H2O"; }
   EvidenceSet needs() const { return {EvidenceKind::attention_mass}; }
@@ -127,6 +131,9 @@ class H2O::BasicState {
     accumulate_mass(res, now_.view(), step, next_.view());
     std::swap(now_, next_);
   }
+
+  /// Takes back the last call of `observe`, when nothing was called since.
+  void undo_observe() { std::swap(now_, next_); }
 
   /// The mass as evidence for `H2O::score`; refers to this object until the next call that changes
   /// it.
