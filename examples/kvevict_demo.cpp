@@ -17,12 +17,12 @@
 #include <vector>
 
 #include "kvevict_demo/decoding.hpp"
-#include "kvevict_demo/eviction.hpp"
-#include "kvevict_demo/metrics.hpp"
 #include "kvevict_demo/options.hpp"
 #include "kvevict_demo/report.hpp"
 #include "mini_llama/engine.hpp"
 #include "mini_llama/error.hpp"
+#include "model_eviction/eviction.hpp"
+#include "model_eviction/metrics.hpp"
 
 namespace demo {
 namespace {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bounded_sequence.hpp"
 
-#include <algorithm>
 #include <string_view>
 #include <utility>
 
 #include <kvevict/kvevict.hpp>
 
-#include "cache_view.hpp"
+#include "model_eviction/cache_state.hpp"
+#include "model_eviction/cache_view.hpp"
+#include "model_eviction/model_evidence.hpp"
 
 namespace demo {
 
@@ -27,36 +28,7 @@ kvevict::DecodeEvidenceOptions evidence_options(const mini_llama::Model& model) 
   return options;
 }
 
-void write_matrix(kvevict::StateWriter& to, const mini_llama::ConstMatrixView& rows) {
-  to.array(rows.data(), rows.size());
-}
-
-mini_llama::Matrix read_matrix(kvevict::StateReader& from, std::string_view name, Index rows,
-                               Index dim) {
-  const std::vector<float> values = from.array<float>(name, rows * dim);
-  mini_llama::Matrix matrix(rows, dim);
-  std::copy(values.begin(), values.end(), matrix.data());
-  return matrix;
-}
-
 }  // namespace
-
-kvevict::Rope rope_of(const mini_llama::Model& model) {
-  const auto& frequencies = model.rope_frequencies();
-  return {.pairing = kvevict::RopePairing::adjacent,
-          .rotary_dim = 2 * static_cast<std::int64_t>(frequencies.size()),
-          .frequencies = frequencies};
-}
-
-kvevict::ProjectionFactors projection_of(kvevict::CpuResources& res,
-                                         const mini_llama::Model& model) {
-  kvevict::ProjectionFactors factors(model.parameters().query_heads, model.parameters().value_dim);
-  for (const mini_llama::LayerWeights& layer : model.layers()) {
-    const mini_llama::Matrix& w = layer.attention_output;
-    factors.add_layer(res, kvevict::MatrixView<const float>::packed(w.data(), w.rows(), w.cols()));
-  }
-  return factors;
-}
 
 BoundedSequence::BoundedSequence(mini_llama::Engine& engine, mini_llama::RowType rows,
                                  const kvevict::AnyPolicy& policy, const SequenceLimit& limit)
@@ -93,21 +65,7 @@ mini_llama::Matrix BoundedSequence::forward(kvevict::CpuResources& res,
 
 std::vector<std::byte> BoundedSequence::save(kvevict::CpuResources& res) const {
   kvevict::StateWriter to(blob_kind);
-  const mini_llama::CacheShape& shape = cache_.shape();
-  for (const Index extent : {shape.layers, shape.kv_heads, shape.key_dim, shape.value_dim,
-                             mini_llama::element_bytes(shape.row_type)}) {
-    to.integer(extent);
-  }
-  std::vector<float> scratch;
-  for (Index layer = 0; layer < shape.layers; ++layer) {
-    for (Index head = 0; head < shape.kv_heads; ++head) {
-      const Index rows = cache_.rows(layer, head);
-      to.array(cache_.positions(layer, head).data(), rows);
-      // Rows of 16 bits widen to fp32 and come back as they were.
-      write_matrix(to, cache_.float_keys(layer, head, 0, rows, scratch));
-      write_matrix(to, cache_.float_values(layer, head, 0, rows, scratch));
-    }
-  }
+  write_cache(to, cache_);
   const std::vector<std::byte> evictor = evictor_.save(res);
   to.text({reinterpret_cast<const char*>(evictor.data()), evictor.size()});
   return to.finish();
@@ -116,24 +74,7 @@ std::vector<std::byte> BoundedSequence::save(kvevict::CpuResources& res) const {
 void BoundedSequence::restore(kvevict::CpuResources& res, std::span<const std::byte> blob) {
   kvevict::StateReader from(blob, blob_kind);
   const mini_llama::CacheShape& shape = cache_.shape();
-  for (const auto& [name, extent] :
-       {std::pair<std::string_view, Index>{"layers", shape.layers},
-        {"kv_heads", shape.kv_heads},
-        {"key_dim", shape.key_dim},
-        {"value_dim", shape.value_dim},
-        {"bytes of an element", mini_llama::element_bytes(shape.row_type)}}) {
-    from.expect(name, extent);
-  }
-  mini_llama::RaggedCache cache(shape);
-  for (Index layer = 0; layer < shape.layers; ++layer) {
-    for (Index head = 0; head < shape.kv_heads; ++head) {
-      const auto positions = from.array<std::int32_t>();
-      const auto rows = static_cast<Index>(positions.size());
-      const mini_llama::Matrix keys = read_matrix(from, "keys.size", rows, shape.key_dim);
-      const mini_llama::Matrix values = read_matrix(from, "values.size", rows, shape.value_dim);
-      cache.append(layer, head, positions, keys, values);
-    }
-  }
+  mini_llama::RaggedCache cache = read_cache(from, shape);
   const std::string evictor = from.text();
   from.finish();
   kvevict::DecodeEvictor<kvevict::AnyPolicy> restored = evictor_;

@@ -9,20 +9,12 @@
 #include <kvevict/any_policy.hpp>
 #include <kvevict/cpu/resources.hpp>
 #include <kvevict/decode_evictor.hpp>
-#include <kvevict/output_projection.hpp>
 
 #include "mini_llama/engine.hpp"
-#include "options.hpp"
-#include "query_capture.hpp"
+#include "model_eviction/eviction.hpp"
+#include "model_eviction/query_capture.hpp"
 
 namespace demo {
-
-/// RoPE as the engine applies it. Refers to the model.
-kvevict::Rope rope_of(const mini_llama::Model& model);
-
-/// Factors of the model's output projections, all layers.
-kvevict::ProjectionFactors projection_of(kvevict::CpuResources& res,
-                                         const mini_llama::Model& model);
 
 /// How a sequence is kept within a limit.
 struct SequenceLimit {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "bounded_sequence.hpp"
+#include "model_eviction/model_evidence.hpp"
 #include "report.hpp"
 
 namespace demo {

@@ -75,15 +75,6 @@ constexpr std::int64_t many = 1'000'000'000;
 
 }  // namespace
 
-std::string_view name_of(BudgetKind kind) {
-  return kind == BudgetKind::uniform ? "uniform" : "global";
-}
-
-std::string_view name_of(RefitKind kind) {
-  if (kind == RefitKind::none) return "none";
-  return kind == RefitKind::values ? "values" : "absorbed";
-}
-
 Options parse_options(const std::vector<std::string>& arguments) {
   Options options;
   options.text = KVEVICT_EXAMPLE_DATA_DIR "/lighthouse.txt";

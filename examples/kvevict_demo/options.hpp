@@ -3,20 +3,13 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <kvevict/any_policy.hpp>
 
+#include "model_eviction/eviction.hpp"
+
 namespace demo {
-
-enum class BudgetKind { uniform, global };
-
-/// What is done to the kept rows before they are compacted.
-enum class RefitKind { none, values, absorbed };
-
-std::string_view name_of(BudgetKind kind);
-std::string_view name_of(RefitKind kind);
 
 /// What the command line says.
 struct Options {

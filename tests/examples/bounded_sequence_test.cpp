@@ -18,6 +18,7 @@
 #include "core/errors.hpp"
 #include "mini_llama/error.hpp"
 #include "mini_llama_tiny_model.hpp"
+#include "model_eviction/model_evidence.hpp"
 
 namespace {
 

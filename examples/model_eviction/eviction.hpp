@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include <kvevict/any_policy.hpp>
@@ -13,7 +14,6 @@
 
 #include "key_evidence.hpp"
 #include "mini_llama/engine.hpp"
-#include "options.hpp"
 #include "query_capture.hpp"
 
 namespace demo {
@@ -40,6 +40,14 @@ class ContextEvidence {
   std::optional<kvevict::H2O> observed_;  // whose mass it is
   std::optional<kvevict::H2O::State> mass_;
 };
+
+enum class BudgetKind { uniform, global };
+
+/// What is done to the kept rows before they are compacted.
+enum class RefitKind { none, values, absorbed };
+
+std::string_view name_of(BudgetKind kind);
+std::string_view name_of(RefitKind kind);
 
 /// How much one eviction keeps, and where.
 struct EvictionPlan {

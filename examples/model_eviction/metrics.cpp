@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "metrics.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <utility>
@@ -30,6 +31,16 @@ TokenId top_of(const Matrix& logits, Index row) {
   Index best = 0;
   logits.row(row).maxCoeff(&best);
   return static_cast<TokenId>(best);
+}
+
+/// log p of each token after the first, where its predecessor stands.
+std::vector<double> next_log_probabilities(const Matrix& log_probabilities,
+                                           std::span<const TokenId> tokens) {
+  std::vector<double> next;
+  for (Index i = 0; i + 1 < std::ssize(tokens); ++i) {
+    next.push_back(static_cast<double>(log_probabilities(i, tokens[mini_llama::to_size(i + 1)])));
+  }
+  return next;
 }
 
 std::vector<std::int32_t> continuation_positions(const Reference& reference) {
@@ -90,19 +101,19 @@ double attention_output_error(mini_llama::Engine& engine, const Reference& refer
 Reference run_reference(mini_llama::Engine& engine, const mini_llama::RaggedCache& context,
                         std::span<const TokenId> continuation) {
   const mini_llama::Hyperparameters& shape = engine.model().parameters();
-  Reference reference{{}, {}, QueryCapture(shape, std::ssize(continuation)), context, {}, 0.0};
+  Reference reference{{}, {}, QueryCapture(shape, std::ssize(continuation)), context, {}, {}, 0.0};
   const std::vector<Index> rows = all_rows(continuation.size());
   reference.log_probabilities =
       engine.forward(reference.cache, continuation, rows, reference.queries.observer());
   to_log_probabilities(reference.log_probabilities);
   for (Index i = 0; i < reference.log_probabilities.rows(); ++i) {
     reference.top.push_back(top_of(reference.log_probabilities, i));
-    if (i + 1 < std::ssize(continuation)) {
-      reference.loss -= static_cast<double>(
-          reference.log_probabilities(i, continuation[mini_llama::to_size(i + 1)]));
-    }
   }
-  if (continuation.size() > 1) reference.loss /= static_cast<double>(continuation.size() - 1);
+  reference.next = next_log_probabilities(reference.log_probabilities, continuation);
+  if (!reference.next.empty()) {
+    reference.loss = -std::accumulate(reference.next.begin(), reference.next.end(), 0.0) /
+                     static_cast<double>(reference.next.size());
+  }
   const std::vector<std::int32_t> positions = continuation_positions(reference);
   for (Index layer = 0; layer < shape.layers; ++layer) {
     reference.attention.push_back(engine.attention_output(
@@ -119,17 +130,29 @@ Distance measure(mini_llama::Engine& engine, const Reference& reference,
   Matrix log_probabilities = engine.forward(cache, continuation, rows);
   to_log_probabilities(log_probabilities);
   const Matrix& full = reference.log_probabilities;
+  std::vector<double> kl;
   for (Index i = 0; i < full.rows(); ++i) {
     const auto p = full.row(i).array();
     const auto q = log_probabilities.row(i).array();
-    distance.mean_kl += (p.exp() * (p - q)).cast<double>().sum();
+    kl.push_back((p.exp() * (p - q)).cast<double>().sum());
     distance.top1_agreement +=
         top_of(log_probabilities, i) == reference.top[mini_llama::to_size(i)] ? 1.0 : 0.0;
   }
-  distance.mean_kl /= static_cast<double>(full.rows());
+  distance.mean_kl = std::accumulate(kl.begin(), kl.end(), 0.0) / static_cast<double>(kl.size());
+  distance.kl_99 = quantile(std::move(kl), 0.99);
   distance.top1_agreement /= static_cast<double>(full.rows());
   distance.attention_output_error = attention_output_error(engine, reference, evicted);
+  distance.next = next_log_probabilities(log_probabilities, continuation);
   return distance;
+}
+
+double quantile(std::vector<double> values, double q) {
+  const auto size = static_cast<double>(values.size());
+  // Rounding of the product must not add a rank.
+  const auto rank = static_cast<std::ptrdiff_t>(std::ceil(q * size * (1.0 - 1e-12)));
+  const auto at = values.begin() + std::max<std::ptrdiff_t>(rank, 1) - 1;
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
 }
 
 }  // namespace demo

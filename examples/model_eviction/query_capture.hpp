@@ -22,7 +22,10 @@ class QueryCapture {
   /// To be given to the engine; refers to this object.
   mini_llama::QueryObserver observer();
 
-  /// One layer's post-RoPE queries [token][query_head * dim].
+  /// One layer's queries [token][query_head * dim], of the tokens that there is room for.
+  const mini_llama::Matrix& pre_rope(std::int64_t layer) const {
+    return pre_rope_[static_cast<std::size_t>(layer)];
+  }
   const mini_llama::Matrix& post_rope(std::int64_t layer) const {
     return post_rope_[static_cast<std::size_t>(layer)];
   }

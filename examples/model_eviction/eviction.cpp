@@ -5,8 +5,8 @@
 
 #include <kvevict/kvevict.hpp>
 
-#include "bounded_sequence.hpp"
 #include "cache_view.hpp"
+#include "model_evidence.hpp"
 
 namespace demo {
 namespace {
@@ -37,6 +37,15 @@ void refit_and_compact(kvevict::CpuResources& res, const kvevict::Selection& kep
 }
 
 }  // namespace
+
+std::string_view name_of(BudgetKind kind) {
+  return kind == BudgetKind::uniform ? "uniform" : "global";
+}
+
+std::string_view name_of(RefitKind kind) {
+  if (kind == RefitKind::none) return "none";
+  return kind == RefitKind::values ? "values" : "absorbed";
+}
 
 void ContextEvidence::collect(kvevict::CpuResources& res, const mini_llama::Model& model,
                               mini_llama::RaggedCache& cache, const QueryCapture& queries,

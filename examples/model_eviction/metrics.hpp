@@ -17,7 +17,8 @@ struct Reference {
   QueryCapture queries;                       ///< of the continuation
   mini_llama::RaggedCache cache;              ///< context and continuation
   std::vector<mini_llama::Matrix> attention;  ///< [layer] outputs [token][query_head * dim]
-  double loss = 0.0;                          ///< mean -log p of the text's own next token
+  std::vector<double> next;                   ///< [token - 1] log p of the text's next token
+  double loss = 0.0;                          ///< mean of -next
 };
 
 /// Runs the continuation over a copy of the context's full cache.
@@ -27,9 +28,14 @@ Reference run_reference(mini_llama::Engine& engine, const mini_llama::RaggedCach
 /// How far an evicted cache is from the full one.
 struct Distance {
   double mean_kl;                 ///< nats, full || evicted, over the continuation's tokens
+  double kl_99;                   ///< the quantile 0.99 of the same
   double top1_agreement;          ///< share of tokens with the same most probable next token
   double attention_output_error;  ///< mean over layers, query heads and tokens of |o - o'| / |o|
+  std::vector<double> next;       ///< [token - 1] log p of the text's next token
 };
+
+/// The smallest of the values that a share `q` of them, in (0, 1], does not exceed.
+double quantile(std::vector<double> values, double q);
 
 /// Continues with the same tokens over the evicted cache. For the attention error the queries and
 /// the continuation's own rows are those of the reference, in both.
