@@ -21,6 +21,7 @@
 #include "kvevict_evaluate/measurement.hpp"
 #include "kvevict_evaluate/method.hpp"
 #include "kvevict_evaluate/options.hpp"
+#include "kvevict_evaluate/order.hpp"
 #include "kvevict_evaluate/prefill_store.hpp"
 #include "kvevict_evaluate/results.hpp"
 #include "kvevict_evaluate/summary.hpp"
@@ -55,8 +56,7 @@ std::vector<Plan> plans_of(const Options& options, const std::vector<Method>& me
     for (const kvevict::Protect& protect : options.protections) {
       for (const demo::BudgetKind budget : options.budgets) {
         for (const demo::RefitKind refit : options.refits) {
-          // A bound is not refitted: that would be to the queries that it is measured by.
-          if (method.sees_future && refit != demo::RefitKind::none) continue;
+          if (!method.refittable && refit != demo::RefitKind::none) continue;
           for (const double ratio : options.evict_ratios) {
             plans.push_back({&method, {ratio, budget, refit, protect}});
           }
@@ -193,7 +193,8 @@ void write_file(const std::string& path, Write&& write) {
   if (!out.flush()) throw std::runtime_error(path + ": cannot write");
 }
 
-void run(const Options& options) {
+/// The exit code.
+int run(const Options& options) {
   std::filesystem::create_directories(options.out);
   Evaluation evaluation(options, chosen_contexts(options));
   evaluation.run();
@@ -204,6 +205,11 @@ void run(const Options& options) {
              [&](std::ostream& out) { write_summary_csv(out, summary); });
   write_file(options.out + "/results.json",
              [&](std::ostream& out) { write_json(out, evaluation.cells()); });
+  if (!options.gate) return 0;
+  const std::vector<std::string> found = contradictions(summary);
+  for (const std::string& text : found) std::cout << "contradiction: " << text << '\n';
+  if (found.empty()) std::cout << "the order that is certain was found\n";
+  return found.empty() ? 0 : 3;
 }
 
 }  // namespace
@@ -220,8 +226,7 @@ int main(int argc, char** argv) {
       std::cout << evaluate::help_text();
       return 0;
     }
-    evaluate::run(options);
-    return 0;
+    return evaluate::run(options);
   } catch (const evaluate::UsageError& error) {
     return fail(std::string(error.what()) + "\n(--help lists the options)", 2);
   } catch (const kvevict::Error& error) {

@@ -35,6 +35,7 @@ void for_each_column(Self& cell, Visit&& visit) {
   visit("kl_99", cell.kl_99);
   visit("top1", cell.top1);
   visit("loss", cell.loss);
+  visit("kept", cell.kept);
 }
 
 constexpr std::string_view last_of_the_name = "evict_ratio";

@@ -42,6 +42,7 @@ struct Cell {
   double kl_99 = 0.0;
   double top1 = 0.0;
   double loss = 0.0;  ///< nats for each token of the continuation
+  std::string kept;   ///< positions left in the first KV head of the middle layer: 0-3;8;20-31
   std::vector<AnswerResult> answers;
 
   friend bool operator==(const Cell&, const Cell&) = default;

@@ -28,6 +28,10 @@ bool is_given(const Answer& answer, const std::vector<mini_llama::TokenId>& cont
   return true;
 }
 
+std::string kept_of(const mini_llama::RaggedCache& cache) {
+  return ranges_of(cache.positions(cache.shape().layers / 2, 0));
+}
+
 }  // namespace
 
 Measurement::Measurement(kvevict::CpuResources& res, mini_llama::Engine& engine, const Case& c,
@@ -55,6 +59,7 @@ Cell Measurement::full() const {
   cell.rows_before = cell.rows_after = prefill_.cache.total_rows();
   cell.top1 = 1.0;
   cell.loss = reference_.loss;
+  cell.kept = kept_of(prefill_.cache);
   cell.answers = answers_of(reference_.next, prefill_.cache);
   return cell;
 }
@@ -76,6 +81,7 @@ Cell Measurement::evict(const Method& method, const demo::EvictionPlan& plan) {
   cell.top1 = distance.top1_agreement;
   cell.loss = -std::accumulate(distance.next.begin(), distance.next.end(), 0.0) /
               static_cast<double>(distance.next.size());
+  cell.kept = kept_of(cache);
   cell.answers = answers_of(distance.next, cache);
   return cell;
 }
@@ -112,6 +118,18 @@ Cell name_cell(const Cell& context, const Method& method, const demo::EvictionPl
   cell.incomparable =
       plan.budget == demo::BudgetKind::global && !method.comparable_across_heads() ? 1 : 0;
   return cell;
+}
+
+std::string ranges_of(std::span<const std::int32_t> positions) {
+  std::string text;
+  for (std::size_t begin = 0; begin < positions.size();) {
+    std::size_t end = begin + 1;
+    while (end < positions.size() && positions[end] == positions[end - 1] + 1) ++end;
+    text.append(text.empty() ? "" : ";").append(std::to_string(positions[begin]));
+    if (end > begin + 1) text.append("-").append(std::to_string(positions[end - 1]));
+    begin = end;
+  }
+  return text;
 }
 
 double survival(const mini_llama::RaggedCache& cache, const std::vector<TokenSpan>& evidence) {

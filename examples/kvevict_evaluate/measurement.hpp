@@ -49,6 +49,9 @@ class Measurement {
 /// The name of a cell: that of its context, the method's and the plan's.
 Cell name_cell(const Cell& context, const Method& method, const demo::EvictionPlan& plan);
 
+/// Ascending positions as text: 0-3;8;20-31.
+std::string ranges_of(std::span<const std::int32_t> positions);
+
 /// Share of the heads of a cache that hold all rows of the evidence.
 double survival(const mini_llama::RaggedCache& cache, const std::vector<TokenSpan>& evidence);
 

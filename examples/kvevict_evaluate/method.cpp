@@ -12,7 +12,7 @@ Method oracle() {
   return {std::string(oracle_label),
           kvevict::ProbeAttention{.statistic = kvevict::ProbeStatistic::mean,
                                   .value_norm = kvevict::ValueNorm::norm},
-          true};
+          true, false};
 }
 
 Method parse_method(const std::string& text) {
@@ -28,19 +28,25 @@ Method parse_method(const std::string& text) {
 }  // namespace
 
 std::vector<Method> parse_methods(std::string_view text) {
-  std::vector<std::string> labels = {"Random", "StreamingLLM", std::string(oracle_label)};
+  std::vector<std::string> asked;
   if (text == "all") {
     for (const kvevict::AnyPolicy& policy : kvevict::AnyPolicy::all()) {
-      labels.emplace_back(policy.name());
+      asked.emplace_back(policy.name());
     }
   } else {
-    for (std::string& label : split(text, ',')) labels.push_back(std::move(label));
+    asked = split(text, ',');
   }
+  std::vector<std::string> labels = {"Random", "StreamingLLM", std::string(oracle_label)};
+  labels.insert(labels.end(), asked.begin(), asked.end());
   std::vector<Method> methods;
   for (const std::string& label : labels) {
     const bool there = std::any_of(methods.begin(), methods.end(),
                                    [&](const Method& method) { return method.label == label; });
-    if (!there) methods.push_back(parse_method(label));
+    if (there) continue;
+    Method method = parse_method(label);
+    method.refittable =
+        !method.sees_future && std::find(asked.begin(), asked.end(), label) != asked.end();
+    methods.push_back(std::move(method));
   }
   return methods;
 }

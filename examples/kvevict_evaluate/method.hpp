@@ -14,6 +14,8 @@ struct Method {
   std::string label;  ///< as written: the policy's name, and its settings if there are any
   kvevict::AnyPolicy policy;
   bool sees_future = false;  ///< its probes are the true queries to come: the bound, not a policy
+  /// Not the bound, which would fit what it is measured by, nor what nobody asked for.
+  bool refittable = true;
 
   bool comparable_across_heads() const { return policy.comparable_across_heads(); }
 };
@@ -21,9 +23,9 @@ struct Method {
 inline constexpr std::string_view oracle_label = "Oracle";
 
 /// Methods written NAME[/parameter=value...][,...] or all: Random, StreamingLLM and Oracle first,
-/// which are always there, then the others in their order, each once. Oracle keeps the rows with
-/// the highest mean attention of the true queries to come, times |v|. Throws kvevict::Error for an
-/// unknown policy, parameter or value.
+/// which are always there, then the others in their order, each once; `all` asks for every policy.
+/// Oracle keeps the rows with the highest mean attention of the true queries to come, times |v|.
+/// Throws kvevict::Error for an unknown policy, parameter or value.
 std::vector<Method> parse_methods(std::string_view text);
 
 }  // namespace evaluate

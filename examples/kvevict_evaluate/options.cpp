@@ -18,7 +18,10 @@ void store_text(Options& options, std::string_view name, std::string_view text) 
   options.*Member = text;
 }
 
-void store_help(Options& options, std::string_view, std::string_view) { options.help = true; }
+template <auto Member>
+void store_flag(Options& options, std::string_view, std::string_view) {
+  options.*Member = true;
+}
 
 /// A list of values, each read by `read(part)`.
 template <auto Member, class Read>
@@ -123,8 +126,10 @@ constexpr command_line::Option<Options> table[] = {
      store_text<&Options::out>},
     {"--store", "FOLDER", "contexts as the model read them, 100 kB a token (default: in --out)",
      store_text<&Options::store>},
+    {"--gate", "", "exit code 3 unless the order that is certain is found (order.hpp)",
+     store_flag<&Options::gate>},
     {"--threads", "N", "default: all", store<&Options::threads>},
-    {"--help", "", "this text", store_help},
+    {"--help", "", "this text", store_flag<&Options::help>},
 };
 
 }  // namespace

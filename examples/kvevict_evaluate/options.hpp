@@ -31,6 +31,7 @@ struct Options {
   std::vector<kvevict::Protect> protections = {{.sinks = 4, .recent = 32}};
   bool agnostic = true;
   bool aware = false;
+  bool gate = false;
   int threads = 0;  ///< 0: one for each hardware thread
   bool help = false;
 };

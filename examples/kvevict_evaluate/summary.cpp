@@ -16,10 +16,11 @@ double mean_of(std::span<const double> values) {
 
 double log_of(double kl) { return std::log(std::max(kl, least_kl)); }
 
-/// What a cell is called without its context.
+/// What a cell is called without its context, of which is left whether it asks something.
 Cell without_context(const Cell& cell) {
   Cell name;
   name.model = cell.model;
+  name.kind = cell.answers.empty() ? "texts" : "tasks";
   name.queries = cell.queries;
   name.policy = cell.policy;
   name.budget = cell.budget;

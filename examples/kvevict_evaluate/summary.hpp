@@ -24,10 +24,11 @@ struct Estimate {
 /// NaN for no values.
 Estimate bootstrap_mean(std::span<const double> values, std::uint64_t seed = 0);
 
-/// The contexts of one policy, budget, refit, protection and ratio together. Paired values compare
-/// with another row of the same context; contexts that lack it are left out of them.
+/// The contexts of one policy, budget, refit, protection and ratio together, texts and tasks apart:
+/// what serves one need not serve the other. Paired values compare with another row of the same
+/// context; contexts that lack it are left out of them.
 struct SummaryRow {
-  Cell name;  ///< its naming members, without the context's
+  Cell name;  ///< its naming members; of the context's only the kind: texts or tasks
   std::int64_t contexts = 0;
   double error = 0.0;    ///< mean over contexts
   Estimate recovered;    ///< (Random - it) / (Random - Oracle) of the error: 0 to 1

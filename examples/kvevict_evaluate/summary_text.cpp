@@ -10,7 +10,7 @@ namespace {
 
 template <class... Values>
 std::string format(const char* pattern, Values... values) {
-  char text[256];
+  char text[512];
   std::snprintf(text, sizeof text, pattern, values...);
   return text;
 }
@@ -23,39 +23,42 @@ std::string interval(const Estimate& estimate) {
 }  // namespace
 
 void print_summary(std::ostream& out, std::span<const SummaryRow> rows) {
-  out << format("%-8s %-28s %-8s %-8s %-6s %6s %3s  %7s %-20s %8s %-20s %8s %6s %-22s %5s %9s\n",
-                "queries", "policy", "budget", "refit", "kept", "evict", "n", "error",
-                "recovered (95 %)", "mean KL", "KL / SnapKV (95 %)", "KL 99 %", "top-1",
-                "answers, nats (95 %)", "facts", "ms");
+  out << format(
+      "%-8s %-5s %-28s %-8s %-8s %-6s %6s %3s  %7s %-20s %8s %-20s %8s %6s %-22s %5s %9s\n",
+      "queries", "of", "policy", "budget", "refit", "kept", "evict", "n", "error",
+      "recovered (95 %)", "mean KL", "KL / SnapKV (95 %)", "KL 99 %", "top-1",
+      "answers, nats (95 %)", "facts", "ms");
   for (const SummaryRow& row : rows) {
     const Cell& name = row.name;
     const std::string kept = std::to_string(name.sinks) + "+" + std::to_string(name.recent);
     const std::string survival = row.answers == 0 ? "-" : format("%.2f", row.answer_survival);
     out << format(
-        "%-8s %-28s %-8s %-8s %-6s %5.1f%% %3lld  %7.4f %-20s %8.4f %-20s %8.4f %5.1f%% "
+        "%-8s %-5s %-28s %-8s %-8s %-6s %5.1f%% %3lld  %7.4f %-20s %8.4f %-20s %8.4f %5.1f%% "
         "%-22s %5s %9.1f%s\n",
-        name.queries.c_str(), name.policy.c_str(), name.budget.c_str(), name.refit.c_str(),
-        kept.c_str(), 100.0 * name.evict_ratio, static_cast<long long>(row.contexts), row.error,
-        interval(row.recovered).c_str(), row.mean_kl, interval(row.kl_ratio).c_str(), row.kl_99,
-        100.0 * row.top1, interval(row.answer_difference).c_str(), survival.c_str(), row.evict_ms,
+        name.queries.c_str(), name.kind.c_str(), name.policy.c_str(), name.budget.c_str(),
+        name.refit.c_str(), kept.c_str(), 100.0 * name.evict_ratio,
+        static_cast<long long>(row.contexts), row.error, interval(row.recovered).c_str(),
+        row.mean_kl, interval(row.kl_ratio).c_str(), row.kl_99, 100.0 * row.top1,
+        interval(row.answer_difference).c_str(), survival.c_str(), row.evict_ms,
         name.incomparable != 0 ? " *" : "");
   }
   out << "recovered: share of the way from Random's error to the Oracle's; answers: "
-         "log-probability "
-         "of answer tokens against the full cache;\nfacts: share of heads that kept the answer's "
+         "log-probability of "
+         "answer tokens against the full cache;\nfacts: share of heads that kept the answer's "
          "rows; *: scores that are not comparable across heads, ranked together all the same\n";
 }
 
 void write_summary_csv(std::ostream& out, std::span<const SummaryRow> rows) {
-  out << "model,queries,policy,budget,refit,sinks,recent,evict_ratio,incomparable,contexts,error,"
+  out << "model,queries,kind,policy,budget,refit,sinks,recent,evict_ratio,incomparable,contexts,"
+         "error,"
          "recovered,recovered_low,recovered_high,mean_kl,kl_ratio,kl_ratio_low,kl_ratio_high,kl_99,"
          "top1,answers,answer_difference,answer_difference_low,answer_difference_high,"
          "answer_survival,evict_ms\n";
   for (const SummaryRow& row : rows) {
     const Cell& name = row.name;
-    out << name.model << ',' << name.queries << ',' << name.policy << ',' << name.budget << ','
-        << name.refit << ',' << name.sinks << ',' << name.recent << ',' << name.evict_ratio << ','
-        << name.incomparable << ',' << row.contexts;
+    out << name.model << ',' << name.queries << ',' << name.kind << ',' << name.policy << ','
+        << name.budget << ',' << name.refit << ',' << name.sinks << ',' << name.recent << ','
+        << name.evict_ratio << ',' << name.incomparable << ',' << row.contexts;
     const auto put = [&](double value) { out << ',' << value; };
     const auto put_estimate = [&](const Estimate& estimate) {
       for (const double value : {estimate.value, estimate.low, estimate.high}) put(value);
