@@ -52,11 +52,14 @@ struct Plan {
 /// All evictions of one context, those of one method together.
 std::vector<Plan> plans_of(const Options& options, const std::vector<Method>& methods) {
   std::vector<Plan> plans;
+  const std::vector<demo::BudgetKind> uniform = {demo::BudgetKind::uniform};
+  const std::vector<demo::RefitKind> none = {demo::RefitKind::none};
   for (const Method& method : methods) {
+    // The bound would be fitted to what it is measured by.
+    const auto& refits = method.asked && !method.sees_future ? options.refits : none;
     for (const kvevict::Protect& protect : options.protections) {
-      for (const demo::BudgetKind budget : options.budgets) {
-        for (const demo::RefitKind refit : options.refits) {
-          if (!method.refittable && refit != demo::RefitKind::none) continue;
+      for (const demo::BudgetKind budget : method.asked ? options.budgets : uniform) {
+        for (const demo::RefitKind refit : refits) {
           for (const double ratio : options.evict_ratios) {
             plans.push_back({&method, {ratio, budget, refit, protect}});
           }

@@ -12,7 +12,7 @@ Method oracle() {
   return {std::string(oracle_label),
           kvevict::ProbeAttention{.statistic = kvevict::ProbeStatistic::mean,
                                   .value_norm = kvevict::ValueNorm::norm},
-          true, false};
+          true};
 }
 
 Method parse_method(const std::string& text) {
@@ -44,8 +44,7 @@ std::vector<Method> parse_methods(std::string_view text) {
                                    [&](const Method& method) { return method.label == label; });
     if (there) continue;
     Method method = parse_method(label);
-    method.refittable =
-        !method.sees_future && std::find(asked.begin(), asked.end(), label) != asked.end();
+    method.asked = std::find(asked.begin(), asked.end(), label) != asked.end();
     methods.push_back(std::move(method));
   }
   return methods;

@@ -14,8 +14,7 @@ struct Method {
   std::string label;  ///< as written: the policy's name, and its settings if there are any
   kvevict::AnyPolicy policy;
   bool sees_future = false;  ///< its probes are the true queries to come: the bound, not a policy
-  /// Not the bound, which would fit what it is measured by, nor what nobody asked for.
-  bool refittable = true;
+  bool asked = true;         ///< else only there for comparison: uniform budgets, no refit
 
   bool comparable_across_heads() const { return policy.comparable_across_heads(); }
 };

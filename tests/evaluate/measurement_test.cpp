@@ -2,6 +2,7 @@
 // Over a made-up model: what is stored, and what is measured.
 #include "kvevict_evaluate/measurement.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <iterator>
@@ -49,7 +50,11 @@ Measurement measurement_of(kvevict::CpuResources& res, Engine& engine, const Cas
   return {res, engine, c, store.get(engine, c, {}, quiet), name};
 }
 
-Method method_of(const std::string& label) { return parse_methods(label).back(); }
+Method method_of(const std::string& label) {
+  const std::vector<Method> methods = parse_methods(label);
+  return *std::find_if(methods.begin(), methods.end(),
+                       [&](const Method& method) { return method.label == label; });
+}
 
 std::vector<float> rows_of(const mini_llama::RaggedCache& cache) {
   std::vector<float> all;
@@ -315,6 +320,9 @@ TEST_CASE("methods are read by name, with their settings", "[evaluate]") {
                                            "SnapKV/window=16/kernel=3", "Jacap"});
   CHECK(methods[2].sees_future);
   CHECK(!methods[3].sees_future);
+  std::vector<bool> asked;
+  for (const Method& method : methods) asked.push_back(method.asked);
+  CHECK(asked == std::vector<bool>{true, false, false, true, true});
   kvevict::AnyPolicy snapkv = kvevict::AnyPolicy::named("SnapKV");
   snapkv.set("window", "16");
   snapkv.set("kernel", "3");
