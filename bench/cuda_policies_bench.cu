@@ -41,6 +41,10 @@ constexpr Case cases[] = {
      [](const CudaLoad& l) -> Work {
        return {writing_scores(l, attention_pass(l, window_queries))};
      }},
+    {"KVzip", "",
+     [](const CudaLoad& l) -> Work {
+       return {writing_scores(l, attention_pass(l, window_queries))};
+     }},
     {"ExpectedAttention", "",
      [](const CudaLoad& l) -> Work {
        Pass weights = mean_query_pass(l, false);
@@ -149,8 +153,8 @@ void score(benchmark::State& state, const Case& c, kvevict::CudaResources& res,
   const Traffic traffic{inputs.keys().data(), inputs.keys().bytes(), storage.data(),
                         storage.bytes()};
   const bool quick = shape == cuda_smoke_shape;
-  if (c.policy == "H2O") {
-    kvevict::H2O::BasicState<device> mass(kvevict::H2O{});
+  if (policy.needs().contains(kvevict::EvidenceKind::attention_mass)) {
+    kvevict::H2O::BasicState<device> mass(kvevict::detail::accumulation_of(policy));
     measure(state, res, work, traffic, quick, [&] {
       mass.observe(res, cache, inputs.window());
       evidence.attention_mass = mass.mass();

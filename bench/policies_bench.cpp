@@ -33,6 +33,7 @@ constexpr Case cases[] = {
     {"SnapKV", "", 1, [](Bounds& b, const Load& l) { return attention(b, l, window_queries); }},
     // One observation of a window, and the score, which is a copy of the accumulated mass.
     {"H2O", "", 1, [](Bounds& b, const Load& l) { return attention(b, l, window_queries); }},
+    {"KVzip", "", 1, [](Bounds& b, const Load& l) { return attention(b, l, window_queries); }},
     {"ExpectedAttention", "", 2,
      [](Bounds& b, const Load& l) {
        return read_keys(b, l, square_products(b, l, l.shape.query_heads())) +
@@ -109,8 +110,8 @@ void score(benchmark::State& state, const Case& c, const Inputs<T>& inputs, int 
   Bounds bounds(threads);
   const double unavoidable = c.unavoidable(bounds, load);
   const std::int64_t bytes = c.reads == 0 ? storage.bytes() : c.reads * load.bytes;
-  if (c.policy == "H2O") {
-    kvevict::H2O::State mass(kvevict::H2O{});
+  if (policy.needs().contains(kvevict::EvidenceKind::attention_mass)) {
+    kvevict::H2O::State mass(kvevict::detail::accumulation_of(policy));
     measure(state, threads, unavoidable, bytes, [&] {
       mass.observe(res, cache, inputs.window());
       evidence.attention_mass = mass.mass();

@@ -13,6 +13,7 @@
 #include "kvevict/core/concepts.hpp"
 #include "kvevict/core/parameter.hpp"
 #include "kvevict/policies/h2o.hpp"
+#include "kvevict/policies/kvzip.hpp"
 
 namespace kvevict {
 
@@ -81,17 +82,20 @@ EvidenceSet collected_evidence(const P& policy) {
   return kinds;
 }
 
-/// How a policy's attention mass accumulates: the parameters of the H2O that it is or holds. Throws
+/// How a policy's attention mass accumulates: as the H2O or KVzip that it is or holds does. Throws
 /// unsupported when it holds two that differ, since one mass cannot serve both.
 template <class P>
 H2O accumulation_of(const P& policy) {
   std::optional<H2O> found;
+  const auto add = [&](const H2O& held) {
+    require(!found || *found == held, "policy", "two that accumulate attention differently",
+            "of one accumulation", ErrorKind::unsupported);
+    found = held;
+  };
   for_each_held(policy, [&](const auto& held) {
-    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(held)>, H2O>) {
-      require(!found || *found == held, "policy", "two H2O that accumulate differently",
-              "of one accumulation", ErrorKind::unsupported);
-      found = held;
-    }
+    using Held = std::remove_cvref_t<decltype(held)>;
+    if constexpr (std::is_same_v<Held, H2O>) add(held);
+    if constexpr (std::is_same_v<Held, KVzip>) add(held.accumulation());
   });
   return found.value_or(H2O{});
 }

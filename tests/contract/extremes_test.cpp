@@ -58,12 +58,12 @@ bool all_finite(const std::vector<float>& scores) {
 // Policies whose logits, norms or quadratic forms leave fp32 at the end of bfloat16. What then is
 // not a number is counted and kept last.
 bool leaves_float(const std::string& policy) {
-  return policy == "SnapKV" || policy == "H2O" || policy == "ExpectedAttention" ||
-         policy == "KNorm" || policy == "ChunkWise" || policy == "ValueWeighted" ||
-         policy == "Blend" || policy == "PerLayer" || policy == "SpanProtection" ||
-         policy == "ProbeAttention" || policy == "TOVA" || policy == "QFilter" ||
-         policy == "CurDKV" || policy == "NonCausalAttention" || policy == "LeverageScore" ||
-         policy == "Compactor" || policy == "RKV";
+  return policy == "SnapKV" || policy == "H2O" || policy == "KVzip" ||
+         policy == "ExpectedAttention" || policy == "KNorm" || policy == "ChunkWise" ||
+         policy == "ValueWeighted" || policy == "Blend" || policy == "PerLayer" ||
+         policy == "SpanProtection" || policy == "ProbeAttention" || policy == "TOVA" ||
+         policy == "QFilter" || policy == "CurDKV" || policy == "NonCausalAttention" ||
+         policy == "LeverageScore" || policy == "Compactor" || policy == "RKV";
 }
 
 // Scores that do not saturate, against the double-precision loops.

@@ -89,8 +89,8 @@ bool uses_order_of_rows(const TestPolicy& policy) {
   // Random draws by position; the others attend causally, pool along the rows, cut them into
   // windows, or rank them.
   for (const char* const name :
-       {"SnapKV", "H2O", "TOVA", "LagKV", "NonCausalAttention", "Compactor", "CurDKV", "RKV",
-        "StreamingLLM", "Random", "ChunkWise", "ValueWeighted", "Blend", "SpanProtection",
+       {"SnapKV", "H2O", "KVzip", "TOVA", "LagKV", "NonCausalAttention", "Compactor", "CurDKV",
+        "RKV", "StreamingLLM", "Random", "ChunkWise", "ValueWeighted", "Blend", "SpanProtection",
         "BlockStreaming"}) {
     if (policy.name() == name) return true;
   }

@@ -16,6 +16,7 @@ using kvevict::EvidenceKind;
 using kvevict::H2O;
 using kvevict::Jacap;
 using kvevict::KNorm;
+using kvevict::KVzip;
 using kvevict::PerLayer;
 using kvevict::SnapKV;
 using kvevict::TOVA;
@@ -49,10 +50,11 @@ TEST_CASE("attention mass accumulates as the H2O that is held", "[decode]") {
   CHECK(accumulation_of(Blend<KNorm, ChunkWise<H2O>>{
             .policies = {KNorm{}, ChunkWise<H2O>{.inner = mean}}}) == mean);
   CHECK(accumulation_of(PerLayer<H2O, H2O>{.base = mean, .other = mean}) == mean);
+  CHECK(accumulation_of(ChunkWise<KVzip>{}) == H2O{.accumulation = Accumulation::max});
   CHECK(kvevict_test::refused(
             [&] { accumulation_of(PerLayer<H2O, H2O>{.base = mean, .other = H2O{}}); },
             kvevict::ErrorKind::unsupported) ==
-        "policy is two H2O that accumulate differently, must be of one accumulation");
+        "policy is two that accumulate attention differently, must be of one accumulation");
 }
 
 TEST_CASE("what a held policy suggests is collected", "[decode]") {

@@ -35,8 +35,8 @@ TEST_CASE("every policy is found by its own name", "[front][any_policy]") {
   REQUIRE(names.size() == AnyPolicy::all().size());
   for (const char* name :
        {"Jacap", "CapKV", "SnapKV", "KeyDiff", "KNorm", "H2O", "ExpectedAttention",
-        "ProbeAttention", "TOVA", "LagKV", "QFilter", "RKV", "NonCausalAttention", "LeverageScore",
-        "Compactor", "CurDKV", "StreamingLLM", "Random"}) {
+        "ProbeAttention", "KVzip", "TOVA", "LagKV", "QFilter", "RKV", "NonCausalAttention",
+        "LeverageScore", "Compactor", "CurDKV", "StreamingLLM", "Random"}) {
     REQUIRE(names.count(name) == 1);
   }
 }

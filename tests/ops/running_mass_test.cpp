@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kvevict/ops/running_mass.hpp"
 
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -74,6 +75,25 @@ TEST_CASE("mass grows by what rows receive, in heads that grow unequally", "[ops
       REQUIRE(after.value[i] == (sights > 0 ? static_cast<float>(after.mass[i] / sights) : 0.0f));
     }
   }
+}
+
+TEST_CASE("of masses the larger one stays, and a NaN", "[ops][mass]") {
+  TestResources res({.threads = 1});
+  Rows before({4});
+  const double nan = std::nan("");
+  before.mass = {1.0, 2.0, nan, 4.0};
+  before.seen = {1, 1, 1, 1};
+  Rows after({5});
+  std::vector<float> received = {1.5f, 0.5f, 9.0f, static_cast<float>(nan), 0.25f};
+  MassStep<> step{ScoreView<>{received.data(), after.layout()}, Positions<>(),
+                  QueryPositions<>::consecutive(9), 1};
+  step.largest = true;
+  accumulate_mass(res, before.view(), step, after.view());
+  REQUIRE(after.value[0] == 1.5f);
+  REQUIRE(after.value[1] == 2.0f);
+  REQUIRE(std::isnan(after.value[2]));
+  REQUIRE(std::isnan(after.value[3]));
+  REQUIRE(after.value[4] == 0.25f);
 }
 
 TEST_CASE("each KV head's queries may stand at other positions", "[ops][mass]") {

@@ -19,6 +19,8 @@ using kvevict::H2O;
 TEST_CASE("H2O: scores are those of the double-precision loops", "[policies][h2o]") {
   check_varied("H2O", {}, attention_score);
   check_varied("H2O", {{"accumulation", "mean"}}, attention_score);
+  check_varied("H2O", {{"accumulation", "max"}}, attention_score);
+  check_varied("KVzip", {}, attention_score);
   for (const char* const decay : {"1", "0.99", "0.5"}) {
     check_varied("H2O", {{"accumulation", "decay"}, {"decay", decay}}, attention_score);
   }
@@ -90,6 +92,8 @@ TEST_CASE("H2O: the mean counts only queries that could see a row", "[policies][
 TEST_CASE("H2O: needs the attention mass", "[policies][h2o]") {
   CHECK(H2O{}.needs() == kvevict::EvidenceSet{kvevict::EvidenceKind::attention_mass});
   CHECK_FALSE(H2O{}.comparable_across_heads());
+  CHECK(H2O{.accumulation = Accumulation::max}.comparable_across_heads());
+  CHECK(H2O::published_protection(101).recent == 50);
   CHECK(H2O::published() == H2O{});
   CHECK(H2O::observed_attention().accumulation == Accumulation::mean);
 }

@@ -100,7 +100,7 @@ TEST_CASE("parameters: every spelling of every value", "[policies][parameters]")
       {"SnapKV", "pooling", "average|max"},
       {"SnapKV", "count_padding", booleans},
       {"SnapKV", "reduction", reductions},
-      {"H2O", "accumulation", "sum|mean|decay"},
+      {"H2O", "accumulation", "sum|mean|decay|max"},
       {"H2O", "decay", "0.5|1|1e-300"},
       {"ExpectedAttention", "covariance", covariances},
       {"ExpectedAttention", "value_norm", "none|norm|output_projection"},
@@ -213,7 +213,7 @@ TEST_CASE("parameters: text that is no value", "[policies][parameters]") {
       {"SnapKV", "window", "|64.5|1e2|99999999999999999999|sixty", "an integer"},
       {"SnapKV", "pooling", "avg", "one of average, max"},
       {"SnapKV", "reduction", "median", "one of mean, max, sum"},
-      {"H2O", "accumulation", "total", "one of sum, mean, decay"},
+      {"H2O", "accumulation", "total", "one of sum, mean, decay, max"},
       {"ExpectedAttention", "value_norm", "true", "one of none, norm, output_projection"},
       {"ExpectedAttention", "epsilon", "0.02|relative:0.02", "absolute:NUMBER"},
       {"ProbeAttention", "statistic", "maximum", "one of mean, rms, max"},
@@ -267,7 +267,7 @@ TEST_CASE("parameters: policies are found by the names they were published under
   }
   CHECK_THAT(names, Catch::Matchers::UnorderedEquals(std::vector<std::string>{
                         "Jacap", "CapKV", "SnapKV", "KeyDiff", "KNorm", "H2O", "ExpectedAttention",
-                        "ProbeAttention", "TOVA", "LagKV", "QFilter", "NonCausalAttention",
+                        "ProbeAttention", "KVzip", "TOVA", "LagKV", "QFilter", "NonCausalAttention",
                         "LeverageScore", "Compactor", "CurDKV", "RKV", "StreamingLLM", "Random"}));
 }
 

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "kvevict/cpu/projection_factor.hpp"
+#include "kvevict/decode_adapters.hpp"
 #include "kvevict/output_projection.hpp"
 #include "policies/any_policy_calls.hpp"
 #include "support/backend.hpp"
@@ -122,8 +123,7 @@ Evidence<> PolicyEvidence::with_mass(const H2O& policy, const PackedCache<float>
 
 Evidence<> PolicyEvidence::for_policy(const TestPolicy& policy, const PackedCache<float>& cache) {
   if (!policy.needs().contains(EvidenceKind::attention_mass)) return evidence_;
-  const H2O* h2o = std::get_if<H2O>(&policy.variant());
-  return with_mass(h2o != nullptr ? *h2o : H2O{}, cache);
+  return with_mass(kvevict::detail::accumulation_of(policy), cache);
 }
 
 std::vector<float> PolicyEvidence::all_values() const {

@@ -36,7 +36,11 @@ void H2OHead::observe(const Heads& queries, const Positions& query_positions, co
       if (policy_.accumulation == Accumulation::decay) mass_[i] *= policy_.decay;
       if (row_positions[i] <= query_positions[q]) seen_[i] += 1;
       for (const Matrix& head : weights) {
-        mass_[i] += head(q, i) / static_cast<double>(weights.size());
+        if (policy_.accumulation == Accumulation::max) {
+          mass_[i] = std::max(mass_[i], head(q, i));
+        } else {
+          mass_[i] += head(q, i) / static_cast<double>(weights.size());
+        }
       }
     }
   }
@@ -70,6 +74,10 @@ Scores score(const H2O& policy, const Inputs& inputs) {
     out.push_back(head.scores());
   }
   return out;
+}
+
+Scores score(const KVzip&, const Inputs& inputs) {
+  return score(H2O{.accumulation = Accumulation::max}, inputs);
 }
 
 H2ODecode h2o_decode(const H2O& policy, const Inputs& inputs, std::size_t steps, std::size_t heavy,

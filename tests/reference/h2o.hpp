@@ -9,9 +9,9 @@
 namespace kvevict_test::reference {
 
 // What a row's score is made of: the sum of the attention it received (arXiv 2306.14048), that sum
-// over the number of queries that could see the row, or a sum in which every new query first
-// multiplies what is there by `decay`.
-enum class Accumulation { sum, mean, decay };
+// over the number of queries that could see the row, a sum in which every new query first
+// multiplies what is there by `decay`, or the largest weight of any query and query head.
+enum class Accumulation { sum, mean, decay, max };
 
 struct H2O {
   Accumulation accumulation = Accumulation::sum;
@@ -42,6 +42,10 @@ class H2OHead {
 
 // All queries of the context at once.
 Scores score(const H2O& policy, const Inputs& inputs);
+
+// The largest weight of any query of the group (KVzip, arXiv 2505.23416).
+struct KVzip {};
+Scores score(const KVzip& policy, const Inputs& inputs);
 
 struct H2ODecode {
   std::vector<std::vector<Positions>> kept;  // [kv_head][step]: positions held after the step

@@ -112,9 +112,11 @@ SnapKV snapkv(Reader& reader) {
 
 H2O h2o(Reader& reader) {
   H2O policy;
-  reader.choice(
-      "accumulation", policy.accumulation,
-      {{"sum", Accumulation::sum}, {"mean", Accumulation::mean}, {"decay", Accumulation::decay}});
+  reader.choice("accumulation", policy.accumulation,
+                {{"sum", Accumulation::sum},
+                 {"mean", Accumulation::mean},
+                 {"decay", Accumulation::decay},
+                 {"max", Accumulation::max}});
   reader.number("decay", policy.decay);
   return policy;
 }
@@ -244,6 +246,7 @@ Scores score(const std::string& policy, const Pairs& parameters, const Inputs& i
   if (policy == "KeyDiff") return finish(reader, KeyDiff{}, inputs);
   if (policy == "SnapKV") return finish(reader, snapkv(reader), inputs);
   if (policy == "H2O") return finish(reader, h2o(reader), inputs);
+  if (policy == "KVzip") return finish(reader, KVzip{}, inputs);
   if (policy == "ExpectedAttention") return finish(reader, expected_attention(reader), inputs);
   if (policy == "Jacap") return finish(reader, jacap(reader, inputs), inputs);
   if (policy == "CapKV") return finish(reader, capkv(reader), inputs);

@@ -73,8 +73,8 @@ TEST_CASE("kvevict_score: help names every option, the list every policy") {
   const Outcome list = successful({"--list-policies"});
   for (const std::string policy :
        {"Jacap", "CapKV", "SnapKV", "KeyDiff", "KNorm", "H2O", "ExpectedAttention",
-        "ProbeAttention", "RKV", "NonCausalAttention", "LeverageScore", "Compactor", "TOVA",
-        "LagKV", "QFilter", "CurDKV", "StreamingLLM", "Random"}) {
+        "ProbeAttention", "KVzip", "RKV", "NonCausalAttention", "LeverageScore", "Compactor",
+        "TOVA", "LagKV", "QFilter", "CurDKV", "StreamingLLM", "Random"}) {
     CAPTURE(policy);
     CHECK(("\n" + list.output).find("\n" + policy + "\n") != std::string::npos);
   }

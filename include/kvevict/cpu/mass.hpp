@@ -16,4 +16,9 @@ inline void copy_mass_impl(Resources& res, const AttentionMass<>& mass, ScoreVie
   }
 }
 
+inline void copy_leading_mass_impl(Resources& res, const AttentionMass<>& mass,
+                                   ScoreView<> scores) {
+  copy_mass_impl(res, mass, scores);  // head by head, whatever lies between them
+}
+
 }  // namespace kvevict::cpu

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kvevict/cpu/resources.hpp"
+#include "kvevict/math/combined_mass.hpp"
 #include "kvevict/ops/running_mass.hpp"
 
 namespace kvevict::cpu {
@@ -24,7 +25,8 @@ inline void accumulate_mass_impl(Resources& res, const RunningMass<>& before,
       }
       const double mass = i < known ? before.mass[old + i] * step.kept_share : 0.0;
       const std::int64_t seen = i < known ? before.seen[old + i] : 0;
-      double value = after.mass[now + i] = mass + static_cast<double>(received[i]);
+      double value = after.mass[now + i] =
+          combined_mass(mass, static_cast<double>(received[i]), step.largest);
       const std::int64_t sights = after.seen[now + i] = seen + step.queries - earlier;
       if (step.mean) value = sights > 0 ? value / static_cast<double>(sights) : 0.0;
       after.value[now + i] = static_cast<float>(value);

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kvevict/cuda/launch.cuh"
+#include "kvevict/math/combined_mass.hpp"
 #include "kvevict/ops/running_mass.hpp"
 
 namespace kvevict::cuda {
@@ -38,7 +39,7 @@ static __global__ void __launch_bounds__(mass_threads)
     mass = before.mass[before.layout.offset(h) + i] * step.kept_share;
     seen = before.seen[before.layout.offset(h) + i];
   }
-  mass += static_cast<double>(step.received.head(h)[i]);
+  mass = combined_mass(mass, static_cast<double>(step.received.head(h)[i]), step.largest);
   seen += step.queries - earlier;
   const std::int64_t at = after.layout.offset(h) + i;
   after.mass[at] = mass;

@@ -29,9 +29,11 @@ struct MassStep {
   std::int64_t queries = 0;
   double kept_share = 1.0;  ///< by which earlier mass decays
   bool mean = false;        ///< whether `value` is divided by `seen`
+  bool largest = false;     ///< whether the larger of both stays, instead of their sum
 };
 
-/// after.mass = before.mass * kept_share + received and after.seen = before.seen + the queries at
+/// after.mass = before.mass * kept_share + received (or the larger of these, with `largest`; a NaN
+/// stays) and after.seen = before.seen + the queries at
 /// or behind the row, for the rows that `before` holds; rows behind those of `before` start from
 /// zero. Each head of `after`, whose layout is that of `received`, holds at least as many rows as
 /// in `before`, in other memory. A read and a write of 20 bytes a row, and a binary search over the

@@ -9,6 +9,7 @@
 #include "kvevict/policies/jacap.hpp"
 #include "kvevict/policies/keydiff.hpp"
 #include "kvevict/policies/knorm.hpp"
+#include "kvevict/policies/kvzip.hpp"
 #include "kvevict/policies/lagkv.hpp"
 #include "kvevict/policies/leverage_score.hpp"
 #include "kvevict/policies/noncausal_attention.hpp"
@@ -28,7 +29,7 @@ struct TypeList {};
 /// The list of all policies: what any_policy, the contract tests and the benchmarks go through. A
 /// new policy is one more line above and one more name here.
 using AllPolicies = TypeList<Jacap, CapKV, SnapKV, KeyDiff, KNorm, H2O, ExpectedAttention,
-                             ProbeAttention, TOVA, LagKV, QFilter, NonCausalAttention,
+                             ProbeAttention, KVzip, TOVA, LagKV, QFilter, NonCausalAttention,
                              LeverageScore, Compactor, CurDKV, RKV, StreamingLLM, Random>;
 
 }  // namespace kvevict

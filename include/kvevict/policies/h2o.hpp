@@ -24,20 +24,24 @@ namespace kvevict {
 
 /// What H2O's state makes of the attention that a row received.
 enum class Accumulation {
-  sum,   ///< the sum over all observed queries (published)
-  mean,  ///< divided by the number of observed queries that could see the row (kvpress'
-         ///< ObservedAttention)
-  decay  ///< the sum with older queries weighed down by decay^age
+  sum,    ///< the sum over all observed queries (published)
+  mean,   ///< divided by the number of observed queries that could see the row (kvpress'
+          ///< ObservedAttention)
+  decay,  ///< the sum with older queries weighed down by decay^age
+  max     ///< the largest weight of any observed query of the group (KVzip's, of a replay)
 };
 
 inline std::span<const EnumName<Accumulation>> enum_names(Accumulation) {
-  static constexpr EnumName<Accumulation> names[] = {
-      {Accumulation::sum, "sum"}, {Accumulation::mean, "mean"}, {Accumulation::decay, "decay"}};
+  static constexpr EnumName<Accumulation> names[] = {{Accumulation::sum, "sum"},
+                                                     {Accumulation::mean, "mean"},
+                                                     {Accumulation::decay, "decay"},
+                                                     {Accumulation::max, "max"}};
   return names;
 }
 
 /// Heavy hitters (arXiv 2306.14048): score_i = attention that row i has received, accumulated over
-/// the queries observed so far and averaged over the group's query heads. The accumulator lives in
+/// the queries observed so far and averaged over the group's query heads (with Accumulation::max
+/// the largest of both). The accumulator lives in
 /// a `State` (in device memory: `BasicState<MemorySpace::device>`):
 ///
 ///   H2O policy;
@@ -64,7 +68,8 @@ struct H2O {
 
   std::string_view name() const { return "H2O"; }
   EvidenceSet needs() const { return {EvidenceKind::attention_mass}; }
-  bool comparable_across_heads() const { return false; }
+  /// The largest weights are: no sum that grows with a head's queries.
+  bool comparable_across_heads() const { return accumulation == Accumulation::max; }
 
   void validate() const { require(decay > 0.0 && decay <= 1.0, "decay", decay, "in (0, 1]"); }
 
@@ -116,17 +121,21 @@ class H2O::BasicState {
     const ScoreView<S> received{scope.template carve<float>("H2O.received", layout.total()),
                                 layout};
     const bool decaying = policy_.accumulation == Accumulation::decay;
+    const bool largest = policy_.accumulation == Accumulation::max;
     const float per_query = decaying ? static_cast<float>(policy_.decay) : 1.0f;
     const Positions<S> positions(cache.positions());
     attention_statistic(res, cache.keys(), positions,
                         ProbeQueries<S>{window.queries, window.positions, ProbeMask::by_position},
                         1.0f / std::sqrt(static_cast<float>(cache.keys().dim())),
-                        AttentionStatistic::sum, weights, per_query);
-    reduce_group(res, weights, GroupReduction::mean, ReductionDomain::linear, received);
+                        largest ? AttentionStatistic::maximum : AttentionStatistic::sum, weights,
+                        per_query);
+    reduce_group(res, weights, largest ? GroupReduction::max : GroupReduction::mean,
+                 ReductionDomain::linear, received);
     if (res.workspace().counting()) return;
     MassStep<S> step{received, positions, window.positions, window.queries.count()};
     if (decaying) step.kept_share = std::pow(policy_.decay, static_cast<double>(step.queries));
     step.mean = policy_.accumulation == Accumulation::mean;
+    step.largest = largest;
     next_.reshape(res, layout);
     accumulate_mass(res, now_.view(), step, next_.view());
     std::swap(now_, next_);

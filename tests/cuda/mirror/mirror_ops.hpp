@@ -175,6 +175,8 @@ void lag_scores_impl(MirrorResources& res, kvevict::ScoreView<> keys, kvevict::S
                      kvevict::ScoreView<> scores);
 void copy_mass_impl(MirrorResources& res, const kvevict::AttentionMass<>& mass,
                     kvevict::ScoreView<> scores);
+void copy_leading_mass_impl(MirrorResources& res, const kvevict::AttentionMass<>& mass,
+                            kvevict::ScoreView<> scores);
 
 // Selection and what follows it.
 void protected_counts_impl(MirrorResources& res, const kvevict::Positions<>& positions,

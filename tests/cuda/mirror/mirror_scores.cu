@@ -42,4 +42,8 @@ void copy_mass_impl(MirrorResources& res, const AttentionMass<>& mass, ScoreView
   KVEVICT_MIRROR(copy_mass, mass, scores);
 }
 
+void copy_leading_mass_impl(MirrorResources& res, const AttentionMass<>& mass, ScoreView<> scores) {
+  KVEVICT_MIRROR(copy_leading_mass, mass, scores);
+}
+
 }  // namespace kvevict_test

@@ -156,7 +156,8 @@ inline kvevict::MassStep<device_space> on_device(Transfers& transfers,
           on_device(transfers, OfQueries{step.query_positions, layout.heads(), step.queries}),
           step.queries,
           step.kept_share,
-          step.mean};
+          step.mean,
+          step.largest};
 }
 
 }  // namespace kvevict_test
