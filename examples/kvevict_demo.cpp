@@ -23,6 +23,7 @@
 #include "mini_llama/error.hpp"
 #include "model_eviction/eviction.hpp"
 #include "model_eviction/metrics.hpp"
+#include "model_eviction/replay.hpp"
 
 namespace demo {
 namespace {
@@ -96,7 +97,7 @@ Row evict_and_measure(const kvevict::AnyPolicy& policy, const EvictionPlan& plan
   row.evict_ratio = plan.evict_ratio;
   row.rows_before = cache.total_rows();
   row.bytes_before = cache.capacity_bytes();
-  const EvictionOutcome outcome = evict_cache(res, cache, policy, evidence, plan);
+  const EvictionOutcome outcome = evict_cache(res, cache, model_policy(policy), evidence, plan);
   row.rows_after = cache.total_rows();
   row.bytes_after = cache.capacity_bytes();
   row.evict_ms = outcome.milliseconds;
@@ -155,12 +156,12 @@ void run(const Options& options) {
             << " nats per token\n";
   print_header(std::cout);
   const kvevict::Protect protect{.sinks = options.sinks, .recent = options.recent};
-  ContextEvidence evidence;
+  ContextEvidence evidence(replay_of(tokenizer, session.context));
   std::vector<Row> rows;
   bool marked = false;
   for (const kvevict::AnyPolicy& policy : options.policies) {
     start = Clock::now();
-    evidence.collect(res, model, session.cache, session.queries, policy);
+    evidence.collect(res, engine, session.cache, session.queries, model_policy(policy));
     if (seconds_since(start) > 1.0) {
       std::fprintf(stderr, "evidence for %s: %.1f s\n", std::string(policy.name()).c_str(),
                    seconds_since(start));
@@ -192,9 +193,9 @@ void run(const Options& options) {
             << name_of(plan.budget) << " budget):\n";
   generate(options, "full cache", engine, tokenizer, session.cache, session.logits);
   for (const kvevict::AnyPolicy& policy : options.policies) {
-    evidence.collect(res, model, session.cache, session.queries, policy);
+    evidence.collect(res, engine, session.cache, session.queries, model_policy(policy));
     mini_llama::RaggedCache cache = session.cache;
-    evict_cache(res, cache, policy, evidence.view(), plan);
+    evict_cache(res, cache, model_policy(policy), evidence.view(), plan);
     generate(options, std::string(policy.name()), engine, tokenizer, std::move(cache),
              session.logits);
   }

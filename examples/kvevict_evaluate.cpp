@@ -25,6 +25,7 @@
 #include "kvevict_evaluate/prefill_store.hpp"
 #include "kvevict_evaluate/results.hpp"
 #include "kvevict_evaluate/summary.hpp"
+#include "model_eviction/replay.hpp"
 
 namespace evaluate {
 namespace {
@@ -135,7 +136,8 @@ class Evaluation {
     }
     const auto say = [&](const std::string& text) { progress_.say(text); };
     const auto question = std::span(c.context).subspan(agnostic.context.size());
-    Measurement measurement(res_, engine_, c, store_.get(engine_, agnostic, question, say), name);
+    Measurement measurement(res_, engine_, c, store_.get(engine_, agnostic, question, say), name,
+                            demo::replay_of(tokenizer_, c.context));
     if (measurement.unanswered() > 0) {
       progress_.note(spec.name + ": " + std::to_string(measurement.unanswered()) +
                      " questions do not count, the full cache does not answer them");

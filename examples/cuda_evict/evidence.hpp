@@ -37,7 +37,7 @@ class MoreEvidence {
       probes_ = kvevict::future_probes(res, queries, rope, {.next_position = rows});
     }
     if (needs.contains(EvidenceKind::attention_mass)) {
-      mass_.emplace(std::get<kvevict::H2O>(policy.variant()));
+      mass_.emplace(kvevict::detail::accumulation_of(policy));
       mass_->observe(res, cache, window);
     }
   }

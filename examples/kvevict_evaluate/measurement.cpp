@@ -35,13 +35,14 @@ std::string kept_of(const mini_llama::RaggedCache& cache) {
 }  // namespace
 
 Measurement::Measurement(kvevict::CpuResources& res, mini_llama::Engine& engine, const Case& c,
-                         Prefill prefill, Cell context)
+                         Prefill prefill, Cell context, std::vector<mini_llama::TokenId> replay)
     : res_(res),
       engine_(engine),
       case_(c),
       prefill_(std::move(prefill)),
       context_(std::move(context)),
-      reference_(demo::run_reference(engine, prefill_.cache, c.continuation)) {
+      reference_(demo::run_reference(engine, prefill_.cache, c.continuation)),
+      evidence_(std::move(replay)) {
   unanswered_ = std::erase_if(case_.answers, [&](const Answer& answer) {
     return !is_given(answer, case_.continuation, reference_.top);
   });
@@ -87,7 +88,7 @@ Cell Measurement::evict(const Method& method, const demo::EvictionPlan& plan) {
 }
 
 kvevict::Evidence<> Measurement::evidence_for(const Method& method) {
-  evidence_.collect(res_, engine_.model(), prefill_.cache, prefill_.queries, method.policy);
+  evidence_.collect(res_, engine_, prefill_.cache, prefill_.queries, method.policy);
   kvevict::Evidence<> evidence = evidence_.view();
   if (method.sees_future) evidence.probes = future_of(reference_);
   return evidence;

@@ -18,9 +18,10 @@ namespace evaluate {
 class Measurement {
  public:
   /// Keeps of the answers those that the full cache gives: each of their tokens is the most
-  /// probable one. Throws LeftOut when there were some and none is left. `context` names the cells.
+  /// probable one. Throws LeftOut when there were some and none is left. `context` names the cells,
+  /// `replay` is what the model reads again for policies that ask for it.
   Measurement(kvevict::CpuResources& res, mini_llama::Engine& engine, const Case& c,
-              Prefill prefill, Cell context);
+              Prefill prefill, Cell context, std::vector<mini_llama::TokenId> replay);
 
   /// Answers that the full cache does not give.
   std::int64_t unanswered() const { return unanswered_; }

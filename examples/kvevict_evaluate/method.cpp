@@ -18,7 +18,7 @@ Method oracle() {
 Method parse_method(const std::string& text) {
   if (text == oracle_label) return oracle();
   const std::vector<std::string> parts = split(text, '/');
-  Method method{text, kvevict::AnyPolicy::named(parts.front())};
+  Method method{text, demo::ModelPolicy::named(parts.front())};
   for (auto setting = parts.begin() + 1; setting != parts.end(); ++setting) {
     method.policy.set(*setting);
   }
@@ -30,7 +30,7 @@ Method parse_method(const std::string& text) {
 std::vector<Method> parse_methods(std::string_view text) {
   std::vector<std::string> asked;
   if (text == "all") {
-    for (const kvevict::AnyPolicy& policy : kvevict::AnyPolicy::all()) {
+    for (const demo::ModelPolicy& policy : demo::ModelPolicy::all()) {
       asked.emplace_back(policy.name());
     }
   } else {

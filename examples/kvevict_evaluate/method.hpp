@@ -5,14 +5,14 @@
 #include <string_view>
 #include <vector>
 
-#include <kvevict/any_policy.hpp>
+#include "model_eviction/model_policy.hpp"
 
 namespace evaluate {
 
 /// A policy under a label.
 struct Method {
   std::string label;  ///< as written: the policy's name, and its settings if there are any
-  kvevict::AnyPolicy policy;
+  demo::ModelPolicy policy;
   bool sees_future = false;  ///< its probes are the true queries to come: the bound, not a policy
   bool asked = true;         ///< else only there for comparison: uniform budgets, no refit
 

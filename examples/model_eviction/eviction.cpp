@@ -7,6 +7,7 @@
 
 #include "cache_view.hpp"
 #include "model_evidence.hpp"
+#include "replay.hpp"
 
 namespace demo {
 namespace {
@@ -47,11 +48,12 @@ std::string_view name_of(RefitKind kind) {
   return kind == RefitKind::values ? "values" : "absorbed";
 }
 
-void ContextEvidence::collect(kvevict::CpuResources& res, const mini_llama::Model& model,
+void ContextEvidence::collect(kvevict::CpuResources& res, mini_llama::Engine& engine,
                               mini_llama::RaggedCache& cache, const QueryCapture& queries,
-                              const kvevict::AnyPolicy& policy) {
+                              const ModelPolicy& policy) {
   using kvevict::EvidenceKind;
   const kvevict::EvidenceSet needs = policy.needs();
+  const mini_llama::Model& model = engine.model();
   const kvevict::Rope rope = rope_of(model);
   const std::int64_t tokens = queries.pre_rope_view().count();
   if (!window_) {
@@ -77,13 +79,14 @@ void ContextEvidence::collect(kvevict::CpuResources& res, const mini_llama::Mode
   if (needs.contains(EvidenceKind::keys_before_rope) && !keys_before_rope_) {
     with_view(cache, [&](const auto& view) { keys_before_rope_.emplace(view, rope); });
   }
-  if (needs.contains(EvidenceKind::attention_mass)) {
-    const auto& h2o = std::get<kvevict::H2O>(policy.variant());
-    if (observed_ != h2o) {
-      observed_ = h2o;
-      mass_.emplace(h2o);
-      with_view(cache, [&](const auto& view) { mass_->observe(res, view, *window_); });
-    }
+  const bool mass = needs.contains(EvidenceKind::attention_mass);
+  const auto* h2o = std::get_if<kvevict::H2O>(&policy.variant());
+  from_replay_ = mass && h2o == nullptr;
+  if (from_replay_ && !replayed_) replayed_ = replayed_attention(res, engine, cache, replay_);
+  if (mass && h2o != nullptr && observed_ != *h2o) {
+    observed_ = *h2o;
+    mass_.emplace(*h2o);
+    with_view(cache, [&](const auto& view) { mass_->observe(res, view, *window_); });
   }
 }
 
@@ -93,7 +96,11 @@ kvevict::Evidence<> ContextEvidence::view() {
   if (stats_) evidence.query_stats = stats_->view();
   if (probes_) evidence.probes = probes_->view();
   if (projection_) evidence.output_projection = projection_->view();
-  if (mass_) evidence.attention_mass = mass_->mass();
+  if (from_replay_) {
+    evidence.attention_mass = replayed_->mass();
+  } else if (mass_) {
+    evidence.attention_mass = mass_->mass();
+  }
   if (keys_before_rope_) evidence.keys_before_rope = keys_before_rope_->view();
   if (!query_filters_.empty()) {
     const std::int64_t dim = window_->queries.dim();
@@ -104,7 +111,7 @@ kvevict::Evidence<> ContextEvidence::view() {
 }
 
 EvictionOutcome evict_cache(kvevict::CpuResources& res, mini_llama::RaggedCache& cache,
-                            const kvevict::AnyPolicy& policy, const kvevict::Evidence<>& evidence,
+                            const ModelPolicy& policy, const kvevict::Evidence<>& evidence,
                             const EvictionPlan& plan) {
   const auto budget = kvevict::Budget::evict_ratio(plan.evict_ratio);
   EvictionOutcome outcome{};

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include <kvevict/any_policy.hpp>
 #include <kvevict/cpu/resources.hpp>
 #include <kvevict/output_projection.hpp>
 #include <kvevict/probes.hpp>
@@ -14,6 +14,7 @@
 
 #include "key_evidence.hpp"
 #include "mini_llama/engine.hpp"
+#include "model_policy.hpp"
 #include "query_capture.hpp"
 
 namespace demo {
@@ -21,11 +22,14 @@ namespace demo {
 /// What policies are told about a context, for all heads of the model.
 class ContextEvidence {
  public:
+  /// `replay` is what replay_of gives for the context.
+  explicit ContextEvidence(std::vector<mini_llama::TokenId> replay) : replay_(std::move(replay)) {}
+
   /// Collects what `policy` needs and is not there yet; query statistics, probes and the query
-  /// window always.
-  void collect(kvevict::CpuResources& res, const mini_llama::Model& model,
+  /// window always. For KVzip the model reads the replay.
+  void collect(kvevict::CpuResources& res, mini_llama::Engine& engine,
                mini_llama::RaggedCache& cache, const QueryCapture& queries,
-               const kvevict::AnyPolicy& policy);
+               const ModelPolicy& policy);
 
   /// Refers to this object.
   kvevict::Evidence<> view();
@@ -37,8 +41,11 @@ class ContextEvidence {
   std::optional<kvevict::ProjectionFactors> projection_;
   std::optional<UnrotatedKeys> keys_before_rope_;
   std::vector<float> query_filters_;
+  std::vector<mini_llama::TokenId> replay_;
+  std::optional<kvevict::KVzip::State> replayed_;
   std::optional<kvevict::H2O> observed_;  // whose mass it is
   std::optional<kvevict::H2O::State> mass_;
+  bool from_replay_ = false;  // which mass the last policy asked for
 };
 
 enum class BudgetKind { uniform, global };
@@ -65,7 +72,7 @@ struct EvictionOutcome {
 
 /// Evicts and compacts the engine's cache in place, and gives the memory of the evicted rows back.
 EvictionOutcome evict_cache(kvevict::CpuResources& res, mini_llama::RaggedCache& cache,
-                            const kvevict::AnyPolicy& policy, const kvevict::Evidence<>& evidence,
+                            const ModelPolicy& policy, const kvevict::Evidence<>& evidence,
                             const EvictionPlan& plan);
 
 }  // namespace demo

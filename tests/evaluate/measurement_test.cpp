@@ -11,6 +11,9 @@
 #include "catch.hpp"
 #include "core/errors.hpp"
 #include "examples/mini_llama_tiny_model.hpp"
+#include "kvevict/kvevict.hpp"
+#include "model_eviction/cache_view.hpp"
+#include "model_eviction/replay.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace {
@@ -47,7 +50,7 @@ Measurement measurement_of(kvevict::CpuResources& res, Engine& engine, const Cas
   const PrefillStore store(folder.path(), "tiny");
   Cell name;
   name.context = c.name;
-  return {res, engine, c, store.get(engine, c, {}, quiet), name};
+  return {res, engine, c, store.get(engine, c, {}, quiet), name, c.context};
 }
 
 Method method_of(const std::string& label) {
@@ -172,7 +175,7 @@ TEST_CASE("divergence and agreement are those of the evicted cache's own logits"
   const kvevict_test::TemporaryFolder folder;
   const PrefillStore store(folder.path(), "tiny");
   const Prefill prefill = store.get(engine, c, {}, quiet);
-  Measurement measurement(res, engine, c, prefill, {});
+  Measurement measurement(res, engine, c, prefill, {}, c.context);
   // StreamingLLM of 2 sinks and 28 recent rows keeps what is known beforehand.
   const Cell cell =
       measurement.evict(method_of("StreamingLLM"),
@@ -323,12 +326,63 @@ TEST_CASE("methods are read by name, with their settings", "[evaluate]") {
   std::vector<bool> asked;
   for (const Method& method : methods) asked.push_back(method.asked);
   CHECK(asked == std::vector<bool>{true, false, false, true, true});
-  kvevict::AnyPolicy snapkv = kvevict::AnyPolicy::named("SnapKV");
+  demo::ModelPolicy snapkv = demo::ModelPolicy::named("SnapKV");
   snapkv.set("window", "16");
   snapkv.set("kernel", "3");
   CHECK(methods[3].policy == snapkv);
-  CHECK(parse_methods("all").size() == kvevict::AnyPolicy::all().size() + 1);
+  CHECK(parse_methods("all").size() == demo::ModelPolicy::all().size() + 1);
   CHECK(kvevict_test::refused([] { parse_methods("Snap"); }).substr(0, 6) == "policy");
   CHECK(kvevict_test::refused([] { parse_methods("SnapKV/size=3"); }).find("size") !=
         std::string::npos);
+}
+
+TEST_CASE("a replay leaves the cache as it was and finds what is said again", "[evaluate]") {
+  const Model model = tiny_model();
+  Engine engine(model, 2);
+  const kvevict_test::TemporaryFolder folder;
+  const PrefillStore store(folder.path(), "tiny");
+  const Case c = random_case();
+  Prefill prefill = store.get(engine, c, {}, quiet);
+  const std::vector<float> before = rows_of(prefill.cache);
+  kvevict::CpuResources res({.threads = 1});
+  const kvevict::KVzip::State state =
+      demo::replayed_attention(res, engine, prefill.cache, c.context);
+  CHECK(rows_of(prefill.cache) == before);
+  CHECK(prefill.cache.next_position() == 120);
+  // Rows of the replay lie behind those of the context.
+  const kvevict::AttentionMass<> mass = state.mass();
+  CHECK(mass.layout.rows(0) == 240);
+  for (std::int64_t i = 0; i < 240; ++i) {
+    REQUIRE(mass.data[i] > 0.0f);
+    REQUIRE(mass.data[i] <= 1.0f);
+  }
+  // The same queries by hand: the largest weight over rows of cache and replay.
+  demo::QueryCapture queries(model.parameters(), 120);
+  engine.forward(prefill.cache, c.context, {}, queries.observer());
+  std::vector<float> scores(
+      static_cast<std::size_t>(model.parameters().layers * model.parameters().kv_heads * 240));
+  demo::with_view(prefill.cache, [&](const auto& view) {
+    kvevict::score_rows(
+        res, kvevict::ProbeAttention{}, view,
+        {.probes = {{queries.post_rope_view(), kvevict::QueryPositions<>::consecutive(120),
+                     kvevict::ProbeMask::by_position}}},
+        kvevict::ScoreView<>{scores.data(), view.layout()});
+  });
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    REQUIRE(mass.data[i] == Approx(scores[i]).epsilon(1e-4));
+  }
+}
+
+TEST_CASE("policies that need a replay are measured like others", "[evaluate]") {
+  const Model model = tiny_model();
+  Engine engine(model, 2);
+  kvevict::CpuResources res({.threads = 1});
+  Measurement measurement = measurement_of(res, engine, random_case());
+  for (const char* const label : {"KVzip", "Blend/of=values", "H2O", "KVzip"}) {
+    const Cell cell = measurement.evict(
+        method_of(label), {0.5, demo::BudgetKind::global, demo::RefitKind::none, {.sinks = 2}});
+    INFO(label);
+    CHECK(cell.rows_after * 2 == cell.rows_before);
+    CHECK(cell.incomparable == (std::string(label) == "H2O" ? 1 : 0));
+  }
 }
