@@ -2,7 +2,6 @@
 #include "cuda/mirror/mirror_device.cuh"
 #include "cuda/mirror/mirror_ops.hpp"
 #include "kvevict/cuda/gather.cuh"
-#include "kvevict/cuda/merge_rows.cuh"
 #include "kvevict/cuda/rerotate_keys.cuh"
 
 namespace kvevict_test {
@@ -26,31 +25,12 @@ void rerotate_keys_impl(MirrorResources& res, const RowsView<T>& keys, const Pos
   KVEVICT_MIRROR(rerotate_keys, keys, OfRows(from, keys.layout()), OfRows(to, keys.layout()), rope);
 }
 
-template <class T>
-void merge_rows_impl(MirrorResources& res, SelectionView<> kept, const RowsView<const T>& keys,
-                     const RowsView<T>& values, const MergeOptions& options) {
-  KVEVICT_MIRROR(merge_rows, kept, keys, values, options);
-}
-
-template <class T>
-void merge_following_rows_impl(MirrorResources& res, SelectionView<> kept,
-                               const Positions<>& positions, ScoreView<> attention,
-                               const RowsView<T>& values, const FollowingMergeOptions& options) {
-  KVEVICT_MIRROR(merge_following_rows, kept, OfRows(positions, values.layout()), attention, values,
-                 options);
-}
-
-#define KVEVICT_MIRROR_OPS(T)                                                                    \
-  template void gather_rows_impl(MirrorResources&, SelectionView<>, const RowsView<const T>&,    \
-                                 const RowsView<T>&);                                            \
-  template void compact_rows_impl(MirrorResources&, SelectionView<>, const RowsView<T>&);        \
-  template void rerotate_keys_impl(MirrorResources&, const RowsView<T>&, const Positions<>&,     \
-                                   const Positions<>&, const Rope&);                             \
-  template void merge_rows_impl(MirrorResources&, SelectionView<>, const RowsView<const T>&,     \
-                                const RowsView<T>&, const MergeOptions&);                        \
-  template void merge_following_rows_impl(MirrorResources&, SelectionView<>, const Positions<>&, \
-                                          ScoreView<>, const RowsView<T>&,                       \
-                                          const FollowingMergeOptions&);
+#define KVEVICT_MIRROR_OPS(T)                                                                 \
+  template void gather_rows_impl(MirrorResources&, SelectionView<>, const RowsView<const T>&, \
+                                 const RowsView<T>&);                                         \
+  template void compact_rows_impl(MirrorResources&, SelectionView<>, const RowsView<T>&);     \
+  template void rerotate_keys_impl(MirrorResources&, const RowsView<T>&, const Positions<>&,  \
+                                   const Positions<>&, const Rope&);
 
 KVEVICT_MIRROR_OPS(float)
 KVEVICT_MIRROR_OPS(kvevict::half)
