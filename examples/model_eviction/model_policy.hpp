@@ -4,13 +4,9 @@
 #include <variant>
 
 #include <kvevict/any_policy.hpp>
-#include <kvevict/decorators/blend.hpp>
+#include <kvevict/recipes.hpp>
 
 namespace demo {
-
-/// What the future asks (probes) and what the context needs to be said again (a replay), by the sum
-/// of both: attention weights alike.
-using ProbesAndReplay = kvevict::Blend<kvevict::ProbeAttention, kvevict::KVzip>;
 
 namespace detail {
 
@@ -18,12 +14,12 @@ template <class List>
 struct WithBlend;
 template <class... Policies>
 struct WithBlend<kvevict::TypeList<Policies...>> {
-  using type = kvevict::TypeList<Policies..., ProbesAndReplay>;
+  using type = kvevict::TypeList<Policies..., kvevict::recipes::ProbesAndReplay>;
 };
 
 }  // namespace detail
 
-/// The library's policies, and one that holds two of them.
+/// The library's policies, and the sum of two of them.
 using ModelPolicy = kvevict::BasicAnyPolicy<detail::WithBlend<kvevict::AllPolicies>::type>;
 
 inline ModelPolicy model_policy(const kvevict::AnyPolicy& policy) {

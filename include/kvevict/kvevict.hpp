@@ -58,6 +58,7 @@
 #include "kvevict/query_ring.hpp"
 #include "kvevict/query_stats.hpp"
 #include "kvevict/query_stats_storage.hpp"
+#include "kvevict/recipes.hpp"
 #include "kvevict/refit.hpp"
 #include "kvevict/reshape_selection.hpp"
 #include "kvevict/running_query_stats.hpp"

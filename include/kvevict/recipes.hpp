@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "kvevict/allocators/global.hpp"
+#include "kvevict/decorators/blend.hpp"
+#include "kvevict/evict.hpp"
+#include "kvevict/policies/kvzip.hpp"
+#include "kvevict/policies/probe_attention.hpp"
+#include "kvevict/probes.hpp"
+#include "kvevict/refit.hpp"
+
+namespace kvevict {
+
+/// A policy with what it was measured to be best with (bench/quality.md).
+template <class P>
+struct Recipe {
+  P policy = {};
+  /// For `future_probes`; next_position is the caller's.
+  FutureProbesOptions probes = {};
+  GlobalBudget allocator = {};
+  std::optional<RefitOptions> refit = {};  ///< none: rows stay as they are
+};
+
+namespace recipes {
+
+/// What queries to come ask for and what the context needs to be said again, by the sum of the
+/// largest attention weights of both.
+using ProbesAndReplay = Blend<ProbeAttention, KVzip>;
+
+/// Attention of probes that stand for the future, one threshold over all heads. A pass of attention
+/// over the cache with 192 queries for each query head.
+inline Recipe<ProbeAttention> fast() { return {}; }
+
+/// The same, and the kept rows are refitted so that the probes read from them what they read from
+/// the whole cache: most of what can be had without reading the context twice.
+inline Recipe<ProbeAttention> balanced() { return {.refit = RefitOptions{}}; }
+
+/// With a replay of the context beside the probes: doubles the prefill, and is the only one that
+/// keeps facts which the context does not ask for.
+inline Recipe<ProbesAndReplay> thorough() {
+  return {.policy = {.of = BlendOf::values}, .refit = RefitOptions{}};
+}
+
+}  // namespace recipes
+
+/// Evicts, refits and compacts by a recipe, in place: head h of the cache holds kept.count(h) rows
+/// afterwards. `evidence` has the probes that `recipe.probes` describes, and for `thorough` the
+/// mass of a replay (KVzip::State). `accounts`, if given, gets how the refit of each head went.
+///
+/// Cache and positions are untouched when it throws, what evict_into, refit and compact throw.
+/// Takes memory for the kept rows from the heap where it refits; on the CPU, as refit.
+template <class R, class P, class T>
+requires(!std::is_const_v<T>)  // compaction writes to the cache
+    void evict_and_compact(R& res, typename R::selection_type& kept, const Recipe<P>& recipe,
+                           const KvView<T, R::space>& cache, const Evidence<R::space>& evidence,
+                           const Budget& budget, const Protect& protect = {},
+                           std::vector<RefitHead>* accounts = nullptr) {
+  if (recipe.refit) {
+    require_evidence(evidence, {EvidenceKind::probes}, "a refit");
+    require(recipe.refit->mass != RefitMass::bias, "recipe.refit.mass", "bias",
+            "none or absorbed: a bias has nowhere to go", ErrorKind::unsupported);
+  }
+  evict_into(res, kept, recipe.policy, cache, evidence, budget, protect, recipe.allocator);
+  if (!recipe.refit) {
+    compact(res, kept, cache);
+    return;
+  }
+  using Rows = RowsView<T, R::space>;
+  const std::int64_t key_dim = cache.keys().dim();
+  const std::int64_t value_dim = cache.values().dim();
+  std::vector<T> keys(static_cast<std::size_t>(kept.total() * key_dim));
+  std::vector<T> values(static_cast<std::size_t>(kept.total() * value_dim));
+  std::vector<RefitHead> heads(static_cast<std::size_t>(kept.heads()));
+  const KvView<T, R::space> refitted(
+      Rows::packed(keys.data(), kept.layout(), key_dim, key_dim),
+      Rows::packed(values.data(), kept.layout(), value_dim, value_dim));
+  refit(res, kept, cache, *evidence.probes, *recipe.refit, refitted, heads);
+  compact_refitted(res, kept, cache, refitted);
+  if (accounts != nullptr) *accounts = std::move(heads);
+}
+
+}  // namespace kvevict
