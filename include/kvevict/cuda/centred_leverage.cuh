@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(128)
     const std::int64_t c = first + lane;
     double sum = 0.0;
     for (std::int64_t i = begin + warp; c < dim && i < end; i += warps) {
-      sum += static_cast<double>(static_cast<float>(head(i, c)));
+      sum += static_cast<double>(head.value(i, c));
     }
     of_warp[warp][lane] = sum;
     __syncthreads();

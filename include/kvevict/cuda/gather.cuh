@@ -52,7 +52,8 @@ __global__ void __launch_bounds__(move_threads)
   if (in_whole_pieces(source) && in_whole_pieces(target)) {
     copy_rows<Piece>(kept, first, count, RowUnits<const Piece>(source), RowUnits<Piece>(target));
   } else {
-    copy_rows<T>(kept, first, count, RowUnits<const T>(source), RowUnits<T>(target));
+    using Unit = MoveUnit<T>;
+    copy_rows<Unit>(kept, first, count, RowUnits<const Unit>(source), RowUnits<Unit>(target));
   }
 }
 
@@ -63,8 +64,7 @@ void enqueue_gather(Resources& res, const char* name,
                     const RowsView<const T, MemorySpace::device>& from,
                     const RowsView<T, MemorySpace::device>& to) {
   // About 64 KiB for a block.
-  const std::int64_t row_bytes = from.dim() * static_cast<std::int64_t>(sizeof(T));
-  const std::int64_t tile_rows = std::max<std::int64_t>(1, 65536 / row_bytes);
+  const std::int64_t tile_rows = std::max<std::int64_t>(1, 65536 / bytes_of_row<T>(from.dim()));
   const std::int64_t tiles = tiles_of(selection.layout.longest(), tile_rows);
   launch(res, name, gather_tiles<T>, selection.heads() * tiles, move_threads, 0, selection,
          first_of_head, from, to, tiles, tile_rows);
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(walk_threads)
   if (in_whole_pieces(place)) {
     walk(RowUnits<Piece>(place));
   } else {
-    walk(RowUnits<T>(place));
+    walk(RowUnits<MoveUnit<T>>(place));
   }
 }
 
@@ -137,7 +137,7 @@ void compact_rows_impl(Resources& res, SelectionView<MemorySpace::device> select
   const std::int64_t heads = selection.heads();
   auto* first_free = scope.carve<std::int64_t>("compact_rows.first_free", heads);
   if (res.workspace().counting() || selection.layout.total() == 0) return;
-  const int slices = detail::walk_slices(res, heads, pieces_of<T>(rows.dim()));
+  const int slices = detail::walk_slices(res, heads, bytes_of_row<T>(rows.dim()));
   launch(res, "compact_rows.walk", detail::walk_rows<T>, heads * slices, detail::walk_threads, 0,
          selection, rows, slices, first_free);
   detail::enqueue_gather(res, "compact_rows", selection, first_free,

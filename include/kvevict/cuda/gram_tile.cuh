@@ -89,15 +89,35 @@ struct GramTile {
                                std::int64_t first, std::int64_t end, std::int64_t channel,
                                const Number* weights, Number* to) {
     const int thread = static_cast<int>(threadIdx.x);
-    if (!whole) {
+    if (!Element<T> || !whole) {
       const int c = thread % side;
       for (int r = thread / side; r < depth; r += 128 / side) {
         const bool present = first + r < end && channel + c < head.dim;
-        const float value = present ? static_cast<float>(head(first + r, channel + c)) : 0.0f;
+        const float value = present ? head.value(first + r, channel + c) : 0.0f;
         to[r * side + c] = static_cast<Number>(value) * weights[r];
       }
       return;
     }
+    if constexpr (Element<T>) stage_pieces<T>(head, first, end, channel, weights, to);
+  }
+
+  /// Turns staged rows x, each times its weight, into x - centre times it, `centre`[dim].
+  __device__ static void subtract(const float* centre, std::int64_t dim, std::int64_t channel,
+                                  const Number* weights, Number* staged) {
+    KVEVICT_NO_UNROLL
+    for (int e = static_cast<int>(threadIdx.x); e < depth * side; e += 128) {
+      const std::int64_t c = channel + e % side;
+      if (c < dim) staged[e] -= static_cast<Number>(centre[c]) * weights[e / side];
+    }
+  }
+
+ private:
+  /// `stage` for rows in whole pieces.
+  template <class T>
+  __device__ static void stage_pieces(const HeadView<const T, MemorySpace::device>& head,
+                                      std::int64_t first, std::int64_t end, std::int64_t channel,
+                                      const Number* weights, Number* to) {
+    const int thread = static_cast<int>(threadIdx.x);
     constexpr int size = piece_size<T>;
     constexpr int pieces = side / size;
     constexpr int loads = depth * pieces / 128;
@@ -127,17 +147,6 @@ struct GramTile {
     }
   }
 
-  /// Turns staged rows x, each times its weight, into x - centre times it, `centre`[dim].
-  __device__ static void subtract(const float* centre, std::int64_t dim, std::int64_t channel,
-                                  const Number* weights, Number* staged) {
-    KVEVICT_NO_UNROLL
-    for (int e = static_cast<int>(threadIdx.x); e < depth * side; e += 128) {
-      const std::int64_t c = channel + e % side;
-      if (c < dim) staged[e] -= static_cast<Number>(centre[c]) * weights[e / side];
-    }
-  }
-
- private:
   __device__ void add_row(const Number* x, const Number* y) {
     Number of_x[8 / vector][vector];
     Number of_y[4 / vector][vector];

@@ -53,9 +53,10 @@ __global__ void __launch_bounds__(128, 3)
     product.clear();
     for (int k = 0; k < dim; k += Product::depth) {
       __syncthreads();
-      stage_rows<64, T>(HeadRows<T>{head, tile.first, count}, head.channel_stride, dim, whole, k,
-                        a);
-      stage_rows<64, T>(HeadRows<T>{head, start, columns}, head.channel_stride, dim, whole, k, b);
+      stage_rows<64, T>(HeadRows<T>{head, tile.first, count}, head.channel_stride, dim, whole, k, a,
+                        SameScale{head.scale});
+      stage_rows<64, T>(HeadRows<T>{head, start, columns}, head.channel_stride, dim, whole, k, b,
+                        SameScale{head.scale});
       __syncthreads();
       product.add(a, b, dim - k);
     }

@@ -27,10 +27,10 @@ __device__ void measure_channels(const HeadView<const T, MemorySpace::device>& h
                                  double* inverse) {
   const int dim = static_cast<int>(head.dim);
   for (int c = static_cast<int>(threadIdx.x); c < dim; c += lag_threads) {
-    float low = static_cast<float>(head(first, c));
+    float low = head.value(first, c);
     float high = low;
     for (std::int64_t i = first + 1; i < first + lag; ++i) {
-      const float x = static_cast<float>(head(i, c));
+      const float x = head.value(i, c);
       low = -Maximum{}(-low, -x);
       high = Maximum{}(high, x);
     }
@@ -47,7 +47,7 @@ __device__ float deviation_of_row(const HeadView<const T, MemorySpace::device>& 
   const int dim = static_cast<int>(head.dim);
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
   const auto scaled = [&](int c) {
-    return (static_cast<double>(static_cast<float>(head(row, c))) - lowest[c]) * inverse[c];
+    return (static_cast<double>(head.value(row, c)) - lowest[c]) * inverse[c];
   };
   double sum = 0.0;
   int count = 0;

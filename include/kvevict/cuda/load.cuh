@@ -4,6 +4,7 @@
 #include <cuda_fp16.h>
 
 #include <cstdint>
+#include <numeric>
 #include <type_traits>
 
 #include "kvevict/core/element.hpp"
@@ -17,22 +18,26 @@ namespace kvevict::cuda {
 /// way before the first is widened to floats.
 using Piece = uint4;
 
+/// What the numbers of a row travel as: those of quantised rows as floats, one by one.
 template <class T>
-inline constexpr int piece_size = 16 / static_cast<int>(sizeof(T));
+using Loaded = std::conditional_t<Element<T>, T, float>;
 
-/// Pieces of a row of `dim` channels; the last one may be partly outside.
 template <class T>
-KVEVICT_HOST_DEVICE constexpr int pieces_of(std::int64_t dim) {
-  return static_cast<int>((dim + piece_size<T> - 1) / piece_size<T>);
-}
+inline constexpr int piece_size = 16 / static_cast<int>(sizeof(Loaded<std::remove_const_t<T>>));
 
-/// Whether every piece of every row of a head is 16 adjacent, aligned bytes. Found in the kernel,
+/// How many adjacent Ts fill whole pieces: 8 blocks, or as many others as a piece has bytes for.
+template <class T>
+inline constexpr std::int64_t units_of_pieces = 16 /
+                                                std::gcd(std::int64_t{16}, std::int64_t{sizeof(T)});
+
+/// Whether every row of a head is adjacent, aligned bytes in pieces of 16. Found in the kernel,
 /// once for a block, since heads may come from a table of pointers.
 template <class T>
 __device__ bool in_whole_pieces(const HeadView<T, MemorySpace::device>& head) {
-  constexpr std::int64_t size = piece_size<T>;
-  return head.channel_stride == 1 && head.row_stride % size == 0 && head.dim % size == 0 &&
-         head.page_stride % size == 0 && reinterpret_cast<std::uintptr_t>(head.data) % 16 == 0;
+  constexpr std::int64_t size = units_of_pieces<T>;
+  return head.channel_stride == 1 && head.row_stride % size == 0 &&
+         head.dim / channels_of<T> % size == 0 && head.page_stride % size == 0 &&
+         reinterpret_cast<std::uintptr_t>(head.data) % 16 == 0;
 }
 
 /// Piece `piece` from `start` on, of rows that are in whole pieces and that no thread writes to.
@@ -43,11 +48,16 @@ __device__ Piece load_piece(const T* start, int piece) {
 
 /// The bits of one number: what a piece is put together from where rows are not in whole pieces.
 template <class T>
-using ElementBits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>;
+using ElementBits = std::conditional_t<sizeof(Loaded<T>) == 4, std::uint32_t, std::uint16_t>;
 
 template <class T>
-__device__ ElementBits<T> bits_of(T value) {
-  return kvevict::detail::bit_cast<ElementBits<T>>(value);
+__device__ ElementBits<T> load_bits(const HeadView<const T, MemorySpace::device>& head,
+                                    std::int64_t row, std::int64_t channel) {
+  if constexpr (Element<T>) {
+    return kvevict::detail::bit_cast<ElementBits<T>>(head(row, channel));
+  } else {
+    return kvevict::detail::bit_cast<ElementBits<T>>(head.value(row, channel));
+  }
 }
 
 /// The numbers of a piece as floats, exactly.
@@ -56,7 +66,7 @@ __device__ void widen(const Piece& piece, float (&values)[piece_size<T>]) {
   const std::uint32_t words[4] = {piece.x, piece.y, piece.z, piece.w};
   KVEVICT_UNROLL
   for (int i = 0; i < 4; ++i) {
-    if constexpr (std::is_same_v<T, float>) {
+    if constexpr (std::is_same_v<Loaded<T>, float>) {
       values[i] = kvevict::detail::bit_cast<float>(words[i]);
     } else if constexpr (std::is_same_v<T, half>) {
       const auto number = [](std::uint32_t bits) {

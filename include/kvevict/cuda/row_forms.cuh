@@ -50,13 +50,14 @@ __device__ double sum_of_magnitudes(const float (&products)[Count]) {
 /// The sum of one thread's products in a row by the row's channels from `first` on, 16 apart.
 template <int Count, class T>
 __device__ double products_by_row(const float (&products)[Count], const T* row,
-                                  std::int64_t channel_stride, int first, int dim) {
+                                  const HeadView<const T, MemorySpace::device>& head, int first) {
   float sum = 0.0f;
-  const T* channel = row + first * channel_stride;
   KVEVICT_UNROLL
   for (int j = 0; j < Count; ++j) {
-    if (first + 16 * j < dim) sum += products[j] * static_cast<float>(channel[0]);
-    channel += 16 * channel_stride;
+    const int channel = first + 16 * j;
+    if (channel < head.dim) {
+      sum += products[j] * (head.scale * channel_of<T>(row, channel, head.channel_stride));
+    }
   }
   return static_cast<double>(sum);
 }
@@ -100,7 +101,7 @@ __global__ void __launch_bounds__(128, Form == RowForm::quadratic && Columns == 
     for (int k = 0; k < dim; k += Product::depth) {
       __syncthreads();
       stage_rows<Product::rows, T>(HeadRows<T>{head, tile.first, count}, head.channel_stride, dim,
-                                   whole, k, a);
+                                   whole, k, a, SameScale{head.scale});
       stage_rows<Columns, float>(HeadRows<float>{matrix, column, outputs - column},
                                  matrix.channel_stride, dim, whole_matrix, k, b, SameScale{scale});
       __syncthreads();
@@ -115,9 +116,9 @@ __global__ void __launch_bounds__(128, Form == RowForm::quadratic && Columns == 
         of_row[i] = sum_of_magnitudes(product.sum[i]);
       } else {
         const T* row = row_starts[Product::row(i)];
-        of_row[i] = row != nullptr ? products_by_row(product.sum[i], row, head.channel_stride,
-                                                     column + Product::column(0), dim)
-                                   : 0.0;
+        of_row[i] = row != nullptr
+                        ? products_by_row(product.sum[i], row, head, column + Product::column(0))
+                        : 0.0;
       }
     }
     total += sum_columns(of_row, sums);

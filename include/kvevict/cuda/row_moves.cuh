@@ -18,8 +18,16 @@ inline constexpr int walk_threads = 256;
 /// Units that a thread of a walk holds at a time.
 inline constexpr int walk_units = 8;
 
-/// The rows of a head as units that are copied whole: 16-byte pieces, or elements where rows are
-/// not in whole pieces.
+/// What rows that are not in whole pieces are moved by: elements, or the 16-bit words of blocks,
+/// whose alignment is that of their scale.
+template <class T>
+using MoveUnit =
+    std::conditional_t<BlockStorage<std::remove_const_t<T>>,
+                       std::conditional_t<std::is_const_v<T>, const std::uint16_t, std::uint16_t>,
+                       T>;
+
+/// The rows of a head as units that are copied whole: 16-byte pieces, or smaller ones where rows
+/// are not in whole pieces.
 template <class Unit>
 struct RowUnits {
   HeadView<Unit, MemorySpace::device> head;  ///< in units
@@ -27,14 +35,16 @@ struct RowUnits {
 
   template <class T>
   __device__ explicit RowUnits(const HeadView<T, MemorySpace::device>& of) {
-    constexpr int size = std::is_same_v<std::remove_const_t<Unit>, Piece> ? piece_size<T> : 1;
+    const auto in_units = [](std::int64_t count) {
+      return count * static_cast<std::int64_t>(sizeof(T)) / static_cast<std::int64_t>(sizeof(Unit));
+    };
     head.data = reinterpret_cast<Unit*>(of.data);
-    head.row_stride = of.row_stride / size;
-    head.channel_stride = size == 1 ? of.channel_stride : 1;
+    head.row_stride = in_units(of.row_stride);
+    head.channel_stride = sizeof(Unit) == sizeof(T) ? of.channel_stride : 1;
     head.page_ids = of.page_ids;
-    head.page_stride = of.page_stride / size;
+    head.page_stride = in_units(of.page_stride);
     head.page = of.page;
-    units = static_cast<int>(of.dim / size);
+    units = static_cast<int>(in_units(of.dim / channels_of<T>));
   }
 
   __device__ Unit& operator()(std::int64_t row, int unit) const { return head(row, unit); }
@@ -48,11 +58,12 @@ struct RowUnits {
   }
 };
 
-/// Slices of the channels of rows of `pieces` pieces: of 64 bytes or more, which memory moves as
-/// fast as whole rows, and not many more than keep every multiprocessor busy.
-inline int walk_slices(const Resources& res, std::int64_t heads, int pieces) {
+/// Slices of the channels of rows: of 64 bytes or more, which memory moves as fast as whole rows,
+/// and not many more than keep every multiprocessor busy.
+inline int walk_slices(const Resources& res, std::int64_t heads, std::int64_t row_bytes) {
   const std::int64_t wanted = tiles_of(2 * std::int64_t{res.limits().multiprocessors}, heads);
-  return static_cast<int>(std::clamp<std::int64_t>(wanted, 1, std::max(1, pieces / 4)));
+  const std::int64_t most = std::max<std::int64_t>(1, row_bytes / 64);
+  return static_cast<int>(std::clamp<std::int64_t>(wanted, 1, most));
 }
 
 /// Moves rows [begin, end) of `units` units each, by all threads of a block, where row j comes from

@@ -155,7 +155,7 @@ __device__ void widen_cosines(const HeadView<const T, MemorySpace::device>& head
     double dot = 0.0;
     KVEVICT_NO_UNROLL
     for (std::int64_t c = 0; c < head.dim; ++c) {
-      dot += static_cast<double>(static_cast<float>(head(tile.first + i, c))) *
+      dot += static_cast<double>(head.value(tile.first + i, c)) *
              static_cast<double>(products.vectors(vector, c));
     }
     const float cosine = norm == 0.0 ? 0.0f : static_cast<float>(dot / norm);

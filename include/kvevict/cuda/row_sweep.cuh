@@ -76,8 +76,7 @@ class RowReader {
   __device__ RowReader(const HeadView<const T, MemorySpace::device>& head, const HeadTile& tile)
       : head_(head),
         first_(tile.first),
-        own_(head.data + Shape::lane() * Shape::channels +
-             (head.paged() ? 0 : (tile.first + Shape::row(0)) * head.row_stride)),
+        own_(start_of_lane(head, tile)),
         rows_(static_cast<int>(tile.count)),
         dim_(static_cast<int>(head.dim)),
         whole_(in_whole_pieces(head)) {}
@@ -87,14 +86,26 @@ class RowReader {
 
   /// Rows of the step that begins at `first`; what lies outside the tile is 0. Contains barriers.
   __device__ void load(int first, int reach, RowSet<Shape>& set) const {
-    if (whole_) {
-      load_whole(first, reach, set);
-    } else {
-      load_elements(first, reach, set);
+    if constexpr (Element<T>) {
+      if (whole_) {
+        load_whole(first, reach, set);
+        return;
+      }
     }
+    load_elements(first, reach, set);
   }
 
  private:
+  __device__ static const T* start_of_lane(const HeadView<const T, MemorySpace::device>& head,
+                                           const HeadTile& tile) {
+    if constexpr (Element<T>) {
+      return head.data + Shape::lane() * Shape::channels +
+             (head.paged() ? 0 : (tile.first + Shape::row(0)) * head.row_stride);
+    } else {
+      return nullptr;  // read channel by channel
+    }
+  }
+
   __device__ void load_whole(int first, int reach, RowSet<Shape>& set) const {
     const int channel = reach * Shape::reach;
     const int rows_left = rows_ - Shape::row(0);
@@ -123,8 +134,8 @@ class RowReader {
          i += Shape::threads) {
       const int row = first + i / Shape::reach;
       const int channel = reach * Shape::reach + i % Shape::reach;
-      elements[i] =
-          row < rows_ && channel < dim_ ? bits_of(head_(first_ + row, channel)) : bits_of(T{});
+      elements[i] = row < rows_ && channel < dim_ ? load_bits<T>(head_, first_ + row, channel)
+                                                  : ElementBits<T>{0};
     }
     __syncthreads();
     KVEVICT_UNROLL
@@ -179,7 +190,8 @@ __device__ double wide_norm(const HeadView<const T, MemorySpace::device>& head, 
   double squared = 0.0;
   KVEVICT_NO_UNROLL
   for (std::int64_t c = 0; c < head.dim; ++c) {
-    const double x = static_cast<double>(static_cast<float>(channels[c * head.channel_stride]));
+    const auto x =
+        static_cast<double>(head.scale * channel_of<T>(channels, c, head.channel_stride));
     squared += x * x;
   }
   return sqrt(squared);

@@ -112,25 +112,11 @@ struct SameScale {
   __device__ float operator()(int) const { return scale; }
 };
 
-/// Writes channels [first, first + 32) of `Rows` rows, times `scale_of(r)`, as floats to
-/// `to`[row][pitch], by all threads of a block of 128. `row_of(r)` points to channel 0 of row r, or
-/// is null where there is none: zeros, as behind the last channel. `whole` says that rows are in
-/// whole pieces; see load.cuh.
-template <int Rows, class T, class RowOf, class ScaleOf = SameScale>
-__device__ void stage_rows(RowOf row_of, std::int64_t channel_stride, int dim, bool whole,
-                           int first, float* to, const ScaleOf& scale_of = {}) {
+/// `stage_rows` for rows in whole pieces.
+template <int Rows, class T, class RowOf, class ScaleOf>
+__device__ void stage_pieces(RowOf row_of, int dim, int first, float* to, const ScaleOf& scale_of) {
   using Product = TileProduct<float, 16>;
   const int thread = static_cast<int>(threadIdx.x);
-  if (!whole) {
-    const int k = thread % Product::depth;
-    for (int r = thread / Product::depth; r < Rows; r += Product::threads / Product::depth) {
-      const T* row = first + k < dim ? row_of(r) : nullptr;
-      to[r * Product::pitch + k] =
-          row != nullptr ? scale_of(r) * static_cast<float>(row[(first + k) * channel_stride])
-                         : 0.0f;
-    }
-    return;
-  }
   constexpr int size = piece_size<T>;
   constexpr int pieces = Product::depth / size;
   constexpr int step = Product::threads / pieces;  // rows between those of one thread
@@ -160,6 +146,27 @@ __device__ void stage_rows(RowOf row_of, std::int64_t channel_stride, int dim, b
       }
     }
   }
+}
+
+/// Writes channels [first, first + 32) of `Rows` rows, times `scale_of(r)`, as floats to
+/// `to`[row][pitch], by all threads of a block of 128. `row_of(r)` points to channel 0 of row r, or
+/// is null where there is none: zeros, as behind the last channel. `whole` says that rows are in
+/// whole pieces; see load.cuh.
+template <int Rows, class T, class RowOf, class ScaleOf = SameScale>
+__device__ void stage_rows(RowOf row_of, std::int64_t channel_stride, int dim, bool whole,
+                           int first, float* to, const ScaleOf& scale_of = {}) {
+  using Product = TileProduct<float, 16>;
+  const int thread = static_cast<int>(threadIdx.x);
+  if (!Element<T> || !whole) {
+    const int k = thread % Product::depth;
+    for (int r = thread / Product::depth; r < Rows; r += Product::threads / Product::depth) {
+      const T* row = first + k < dim ? row_of(r) : nullptr;
+      to[r * Product::pitch + k] =
+          row != nullptr ? scale_of(r) * channel_of<T>(row, first + k, channel_stride) : 0.0f;
+    }
+    return;
+  }
+  if constexpr (Element<T>) stage_pieces<Rows, T>(row_of, dim, first, to, scale_of);
 }
 
 /// Rows [first, first + count) of a head for `stage_rows`.

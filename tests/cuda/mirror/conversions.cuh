@@ -95,11 +95,12 @@ struct HeadPlaces {
   std::int64_t step() const { return first.size() < 2 ? 0 : first[1] - first[0]; }
 };
 
-/// Elements from the first to the last of `count` rows.
+/// Units of T from the first to the last of `count` rows.
 template <class T>
 std::int64_t extent_of(const kvevict::RowsView<T>& rows, std::int64_t count) {
   if (count == 0) return 0;
-  return (count - 1) * rows.row_stride() + (rows.dim() - 1) * rows.channel_stride() + 1;
+  return (count - 1) * rows.row_stride() +
+         (rows.dim() / kvevict::channels_of<T> - 1) * rows.channel_stride() + 1;
 }
 
 /// One pool for all heads where they lie in one as `page_layout` says, else one for each. All pages
@@ -136,8 +137,8 @@ kvevict::RowsView<T, device_space> pages_on_device(Transfers& transfers,
 }
 
 template <class T>
-kvevict::RowsView<T, device_space> on_device(Transfers& transfers,
-                                             const kvevict::RowsView<T>& rows) {
+kvevict::RowsView<T, device_space> places_on_device(Transfers& transfers,
+                                                    const kvevict::RowsView<T>& rows) {
   using View = kvevict::RowsView<T, device_space>;
   if (rows.is_paged()) return pages_on_device(transfers, rows);
   const HeadPlaces<T> places(rows);
@@ -168,6 +169,18 @@ kvevict::RowsView<T, device_space> on_device(Transfers& transfers,
   }
   return View::per_head(transfers.stored(table), device_layout, rows.dim(), rows.row_stride(),
                         rows.channel_stride());
+}
+
+template <class T>
+kvevict::RowsView<T, device_space> on_device(Transfers& transfers,
+                                             const kvevict::RowsView<T>& rows) {
+  const kvevict::RowsView<T, device_space> view = places_on_device(transfers, rows);
+  if constexpr (kvevict::ScaledElement<std::remove_const_t<T>>) {
+    if (rows.scales() != nullptr) {
+      return view.with_scales(transfers.array(rows.scales(), rows.heads()));
+    }
+  }
+  return view;
 }
 
 /// Positions of the rows of a layout.

@@ -21,6 +21,11 @@
       Instantiate(const kvevict::half) Instantiate(kvevict::bfloat16)    \
           Instantiate(const kvevict::bfloat16)
 
+/// The same for quantised types, of ops that tests call for rows of each.
+#define KVEVICT_MIRROR_QUANTISED(Instantiate)                                             \
+  Instantiate(kvevict::q8_0) Instantiate(kvevict::q4_0) Instantiate(kvevict::float8_e4m3) \
+      Instantiate(kvevict::float8_e5m2)
+
 namespace kvevict_test {
 
 /// What a mirror has on the device: a stream, and resources that others are made like.

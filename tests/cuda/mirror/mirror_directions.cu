@@ -42,4 +42,9 @@ void mean_similarity_impl(MirrorResources& res, const RowsView<T>& rows, float t
 
 KVEVICT_MIRROR_ELEMENTS(KVEVICT_MIRROR_OPS)
 
+#define KVEVICT_MIRROR_NORMS(T) \
+  template void row_norms_impl(MirrorResources&, const RowsView<const T>&, float, ScoreView<>);
+
+KVEVICT_MIRROR_QUANTISED(KVEVICT_MIRROR_NORMS)
+
 }  // namespace kvevict_test

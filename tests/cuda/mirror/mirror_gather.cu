@@ -25,16 +25,20 @@ void rerotate_keys_impl(MirrorResources& res, const RowsView<T>& keys, const Pos
   KVEVICT_MIRROR(rerotate_keys, keys, OfRows(from, keys.layout()), OfRows(to, keys.layout()), rope);
 }
 
-#define KVEVICT_MIRROR_OPS(T)                                                                 \
+#define KVEVICT_MIRROR_MOVES(T)                                                               \
   template void gather_rows_impl(MirrorResources&, SelectionView<>, const RowsView<const T>&, \
                                  const RowsView<T>&);                                         \
-  template void compact_rows_impl(MirrorResources&, SelectionView<>, const RowsView<T>&);     \
-  template void rerotate_keys_impl(MirrorResources&, const RowsView<T>&, const Positions<>&,  \
+  template void compact_rows_impl(MirrorResources&, SelectionView<>, const RowsView<T>&);
+
+#define KVEVICT_MIRROR_OPS(T)                                                                \
+  KVEVICT_MIRROR_MOVES(T)                                                                    \
+  template void rerotate_keys_impl(MirrorResources&, const RowsView<T>&, const Positions<>&, \
                                    const Positions<>&, const Rope&);
 
 KVEVICT_MIRROR_OPS(float)
 KVEVICT_MIRROR_OPS(kvevict::half)
 KVEVICT_MIRROR_OPS(kvevict::bfloat16)
+KVEVICT_MIRROR_QUANTISED(KVEVICT_MIRROR_MOVES)
 
 void gather_positions_impl(MirrorResources& res, SelectionView<> selection, const Positions<>& from,
                            const RowLayout<>& from_layout, const MutablePositions<>& to,

@@ -117,29 +117,32 @@ void mirror_evict_into(MirrorResources& res, kvevict::Selection& kept,
 
 }  // namespace kvevict_test
 
-#define KVEVICT_MIRROR_POLICIES(T)                                                             \
+#define KVEVICT_MIRROR_SCORES(T)                                                               \
   template <>                                                                                  \
   void kvevict::score_rows(kvevict_test::MirrorResources& res,                                 \
                            const kvevict_test::TestPolicy& policy,                             \
                            const kvevict::KvView<const T>& cache,                              \
                            const kvevict::Evidence<>& evidence, kvevict::ScoreView<> scores) { \
     kvevict_test::mirror_score_rows(res, policy, cache, evidence, scores);                     \
-  }                                                                                            \
-  template <>                                                                                  \
-  void kvevict::evict_into(                                                                    \
-      kvevict_test::MirrorResources& res, kvevict::Selection& kept,                            \
-      const kvevict_test::TestPolicy& policy, const kvevict::KvView<const T>& cache,           \
-      const kvevict::Evidence<>& evidence, const kvevict::Budget& budget,                      \
-      const kvevict::Protect& protect, const kvevict::UniformBudget& allocator) {              \
-    kvevict_test::mirror_evict_into(res, kept, policy, cache, evidence, budget, protect,       \
-                                    allocator);                                                \
-  }                                                                                            \
-  template <>                                                                                  \
-  void kvevict::evict_into(                                                                    \
-      kvevict_test::MirrorResources& res, kvevict::Selection& kept,                            \
-      const kvevict_test::TestPolicy& policy, const kvevict::KvView<const T>& cache,           \
-      const kvevict::Evidence<>& evidence, const kvevict::Budget& budget,                      \
-      const kvevict::Protect& protect, const kvevict::GlobalBudget& allocator) {               \
-    kvevict_test::mirror_evict_into(res, kept, policy, cache, evidence, budget, protect,       \
-                                    allocator);                                                \
+  }
+
+#define KVEVICT_MIRROR_POLICIES(T)                                                       \
+  KVEVICT_MIRROR_SCORES(T)                                                               \
+  template <>                                                                            \
+  void kvevict::evict_into(                                                              \
+      kvevict_test::MirrorResources& res, kvevict::Selection& kept,                      \
+      const kvevict_test::TestPolicy& policy, const kvevict::KvView<const T>& cache,     \
+      const kvevict::Evidence<>& evidence, const kvevict::Budget& budget,                \
+      const kvevict::Protect& protect, const kvevict::UniformBudget& allocator) {        \
+    kvevict_test::mirror_evict_into(res, kept, policy, cache, evidence, budget, protect, \
+                                    allocator);                                          \
+  }                                                                                      \
+  template <>                                                                            \
+  void kvevict::evict_into(                                                              \
+      kvevict_test::MirrorResources& res, kvevict::Selection& kept,                      \
+      const kvevict_test::TestPolicy& policy, const kvevict::KvView<const T>& cache,     \
+      const kvevict::Evidence<>& evidence, const kvevict::Budget& budget,                \
+      const kvevict::Protect& protect, const kvevict::GlobalBudget& allocator) {         \
+    kvevict_test::mirror_evict_into(res, kept, policy, cache, evidence, budget, protect, \
+                                    allocator);                                          \
   }

@@ -8,11 +8,14 @@
 #include "kvevict/evict.hpp"
 #include "policies/test_policies.hpp"
 
+#define KVEVICT_MIRROR_SCORES(T)                                                            \
+  template <>                                                                               \
+  void kvevict::score_rows(kvevict_test::MirrorResources&, const kvevict_test::TestPolicy&, \
+                           const kvevict::KvView<const T>&, const kvevict::Evidence<>&,     \
+                           kvevict::ScoreView<>);
+
 #define KVEVICT_MIRROR_POLICIES(T)                                                           \
-  template <>                                                                                \
-  void kvevict::score_rows(kvevict_test::MirrorResources&, const kvevict_test::TestPolicy&,  \
-                           const kvevict::KvView<const T>&, const kvevict::Evidence<>&,      \
-                           kvevict::ScoreView<>);                                            \
+  KVEVICT_MIRROR_SCORES(T)                                                                   \
   template <>                                                                                \
   void kvevict::evict_into(kvevict_test::MirrorResources&, kvevict::Selection&,              \
                            const kvevict_test::TestPolicy&, const kvevict::KvView<const T>&, \
@@ -27,5 +30,8 @@
 KVEVICT_MIRROR_POLICIES(float)
 KVEVICT_MIRROR_POLICIES(kvevict::half)
 KVEVICT_MIRROR_POLICIES(kvevict::bfloat16)
+KVEVICT_MIRROR_SCORES(kvevict::q8_0)
+KVEVICT_MIRROR_SCORES(kvevict::float8_e4m3)
 
 #undef KVEVICT_MIRROR_POLICIES
+#undef KVEVICT_MIRROR_SCORES

@@ -47,4 +47,10 @@ void chunk_attention_impl(MirrorResources& res, const RowsView<T>& keys,
 
 KVEVICT_MIRROR_ELEMENTS(KVEVICT_MIRROR_OPS)
 
+#define KVEVICT_MIRROR_DEVIATIONS(T)                                           \
+  template void lag_deviation_impl(MirrorResources&, const RowsView<const T>&, \
+                                   const LagPartitions&, ScoreView<>);
+
+KVEVICT_MIRROR_QUANTISED(KVEVICT_MIRROR_DEVIATIONS)
+
 }  // namespace kvevict_test

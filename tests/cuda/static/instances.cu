@@ -2,7 +2,8 @@
 //
 // Makes a compiler produce every kernel of the library: all policies of the list, decorators,
 // allocators, forms of selections, merging, compaction, statistics of queries, probes, factors of
-// projections and H2O's state, for each element type. Never run.
+// projections and H2O's state, for each element type; all policies and compaction for a quantised
+// type of each kind. Never run.
 #include <cstdint>
 
 #include "kvevict/cuda.cuh"
@@ -88,6 +89,15 @@ void use_everything(kvevict::CudaResources& res) {
   keep_state(res, inputs);
 }
 
+template <class T>
+void use_quantised(kvevict::CudaResources& res) {
+  const Inputs<T> inputs;
+  const kvevict::CudaSelection kept;
+  score_with_each(res, inputs, kvevict::AllPolicies{});
+  kvevict::compact_into(res, kept, inputs.cache, inputs.smaller);
+  kvevict::compact(res, kept, inputs.cache);
+}
+
 void gather_evidence(kvevict::CudaResources& res) {
   const kvevict::QueriesView<device> queries;
   const kvevict::Rope rope;
@@ -104,6 +114,8 @@ void use_everything_on_a_device(kvevict::CudaResources& res) {
   use_everything<float>(res);
   use_everything<kvevict::half>(res);
   use_everything<kvevict::bfloat16>(res);
+  use_quantised<kvevict::q8_0>(res);
+  use_quantised<kvevict::float8_e4m3>(res);
   gather_evidence(res);
   res.report();
 }

@@ -1,0 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/mirror/mirror_policies.cuh"
+
+KVEVICT_MIRROR_SCORES(kvevict::float8_e4m3)
