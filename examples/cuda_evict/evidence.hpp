@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <optional>
 #include <type_traits>
-#include <variant>
 
 #include "kvevict/any_policy.hpp"
+#include "kvevict/decode_adapters.hpp"
 #include "kvevict/probes.hpp"
 #include "kvevict/query_stats.hpp"
 
