@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <type_traits>
+#include <variant>
 
 #include "kvevict/any_policy.hpp"
 #include "kvevict/decode_adapters.hpp"
