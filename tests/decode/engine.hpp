@@ -155,6 +155,24 @@ class Engine {
     }
   }
 
+  kvevict::BlockOptions blocks() const {
+    return kvevict::BlockOptions::of(pages_.table(), page_layout());
+  }
+  // Keeps whole pages where they are; positions move to the front.
+  void keep_blocks(const kvevict::Selection& blocks, const kvevict::Selection& rows) {
+    pages_.keep(blocks, row_layout());
+    for (std::int64_t h = 0; h < shape_.heads; ++h) {
+      std::int32_t* positions = position_table_[static_cast<std::size_t>(h)];
+      std::vector<std::int32_t>& list = held_[static_cast<std::size_t>(h)];
+      std::size_t next = 0;
+      for (const std::int32_t row : rows.head(h)) {
+        positions[next] = positions[row];
+        list[next++] = list[static_cast<std::size_t>(row)];
+      }
+      list.resize(next);
+    }
+  }
+
   TokenQueries queries(std::int64_t first_position, std::int64_t tokens) const {
     TokenQueries queries{{}, {}, shape_.heads * shape_.group, tokens, shape_.dim};
     for (std::int64_t q = 0; q < queries.heads; ++q) {

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <vector>
 
+#include "kvevict/block_selection.hpp"
 #include "kvevict/freed_pages.hpp"
 
 namespace kvevict_test {
@@ -49,6 +50,10 @@ class PagePool {
     if (id >= 0) return;
     id = free_.back();
     free_.pop_back();
+  }
+  // Keeps whole pages, as `select_blocks` chose them; no row moves.
+  void keep(const kvevict::Selection& blocks, const kvevict::RowLayout<>& layout) {
+    give_back(kvevict::keep_pages(blocks, table_, ids_.data(), page_rows_, layout));
   }
   void give_back(const kvevict::PageList& freed) {
     for (std::int64_t t = 0; t < table_.tables; ++t) {

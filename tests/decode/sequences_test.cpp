@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "core/errors.hpp"
 #include "decode/engine.hpp"
 #include "kvevict/cpu/rerotate_keys.hpp"
 #include "reference/rope.hpp"
@@ -246,4 +247,70 @@ TEST_CASE("keys that are turned to their places after every eviction", "[decode]
       }
     }
   }
+}
+
+TEST_CASE("whole pages are evicted while a sequence goes on", "[decode]") {
+  // An engine that moves no row: it scores, frees pages and tells. The last page is in use partly,
+  // so that rows are appended where the last one ends.
+  for (const CacheLayout layout : {CacheLayout::paged, CacheLayout::paged_by_head}) {
+    for (const char* const name : {"KNorm", "H2O", "SnapKV"}) {
+      INFO(name << ", layout " << static_cast<int>(layout));
+      TestResources res({.threads = 1});
+      const TestPolicy policy = TestPolicy::named(name);
+      Evictor evictor(policy, shape.decode(), {.row_limit = 40}, short_memory());
+      Engine<float> engine(layout, shape, 56);
+      Selection rows_kept;
+      kvevict::Selection blocks;
+      int evictions = 0;
+      for (int step = 0; step < 200; ++step) {
+        if (engine.longest() == 40) {
+          const auto view = kvevict::KvView<const float>(engine.view());
+          REQUIRE(evictor.select(res, rows_kept, engine.view(), 1));  // its rows are not used
+          std::vector<float> scores(static_cast<std::size_t>(engine.total()));
+          const kvevict::ScoreView<> out{scores.data(), view.layout()};
+          if (policy.needs().empty()) {
+            kvevict::score_rows(res, policy, view, {}, out);
+          } else {
+            for (std::size_t i = 0; i < scores.size(); ++i) scores[i] = static_cast<float>(i % 7);
+          }
+          kvevict::select_blocks(res, blocks, out, kvevict::Positions<>(view.positions()),
+                                 engine.blocks(), Budget::rows(20), {.sinks = 1, .recent = 3});
+          const Selection rows = kvevict::rows_of_blocks(blocks, view.layout(), engine.blocks());
+          evictor.commit(res, rows);
+          engine.keep_blocks(blocks, rows);
+          ++evictions;
+          REQUIRE(engine.longest() <= 20);
+          REQUIRE(engine.held(0).front() == 0);
+        }
+        const std::int64_t next = evictor.next_position();
+        engine.append(next, 1);
+        evictor.observe(res, engine.view(), 1, engine.queries(next, 1).view());
+        REQUIRE(engine.differences() == 0);
+        REQUIRE(evictor.rows(0) == engine.rows(0));
+        REQUIRE(ascending(engine.held(1)));
+      }
+      CHECK(evictions > 5);
+    }
+  }
+}
+
+TEST_CASE("evidence that nobody collects is asked for by name", "[decode]") {
+  TestResources res({.threads = 1});
+  Evictor evictor(TestPolicy::named("QFilter"), shape.decode(), {.row_limit = 8});
+  Engine<float> engine(CacheLayout::hnd, shape, 57);
+  Selection kept;
+  for (int step = 0; step < 8; ++step) decode_step(res, evictor, engine, kept, 1);
+  const std::vector<std::byte> before = evictor.save(res);
+  CHECK(refused([&] { evictor.make_room(res, kept, engine.view(), 1); }) ==
+        "evidence.query_filter is missing, must be given for QFilter");
+  CHECK(evictor.save(res) == before);
+  CHECK(engine.differences() == 0);
+  // Given with each eviction it serves.
+  const std::vector<float> directions(static_cast<std::size_t>(shape.heads * shape.dim), 0.5f);
+  kvevict::Evidence<> given;
+  given.query_filter = {
+      kvevict::MatrixView<const float>::packed(directions.data(), shape.heads, shape.dim)};
+  for (int step = 0; step < 30; ++step) decode_step(res, evictor, engine, kept, 1, given);
+  CHECK(engine.rows(0) == 8);
+  CHECK(engine.differences() == 0);
 }
