@@ -49,6 +49,19 @@ void store(Options& options, std::string_view name, std::string_view text) {
   }
 }
 
+/// Sets a member to a text, which must not be empty.
+template <auto Member, class Options>
+void store_text(Options& options, std::string_view name, std::string_view text) {
+  if (text.empty()) throw UsageError(std::string(name) + " is empty, must be a name");
+  options.*Member = text;
+}
+
+/// Sets a member that says whether an option is there.
+template <auto Member, class Options>
+void store_flag(Options& options, std::string_view, std::string_view) {
+  options.*Member = true;
+}
+
 /// Throws UsageError, which lists the options, when there is none of this name.
 template <class Options>
 const Option<Options>& find_option(OptionTable<Options> table, std::string_view name) {

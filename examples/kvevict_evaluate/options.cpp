@@ -9,19 +9,10 @@ namespace evaluate {
 namespace {
 
 using command_line::store;
+using command_line::store_flag;
+using command_line::store_text;
 using demo::BudgetKind;
 using demo::RefitKind;
-
-template <auto Member>
-void store_text(Options& options, std::string_view name, std::string_view text) {
-  if (text.empty()) throw UsageError(std::string(name) + " is empty, must be a name");
-  options.*Member = text;
-}
-
-template <auto Member>
-void store_flag(Options& options, std::string_view, std::string_view) {
-  options.*Member = true;
-}
 
 /// A list of values, each read by `read(part)`.
 template <auto Member, class Read>

@@ -111,7 +111,7 @@ class PreparedEvidence {
   template <class T>
   void add_mass(const kvevict::KvView<const T>& cache) {
     const kvevict::QueryWindow<> all = window();
-    mass_.emplace(kvevict::detail::accumulation_of(policy_));
+    mass_.emplace(kvevict::accumulation_of(policy_));
     mass_->observe(res_, cache, all);
     view_.attention_mass = mass_->mass();
     notes_.push_back("attention mass: observed " + std::to_string(queries_.shape[1]) +

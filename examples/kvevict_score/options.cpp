@@ -7,17 +7,8 @@ namespace kvevict_score {
 namespace {
 
 using command_line::store;
-
-template <auto Member>
-void store_text(Options& options, std::string_view name, std::string_view text) {
-  if (text.empty()) throw UsageError(std::string(name) + " is empty, must be a name");
-  options.*Member = text;
-}
-
-template <auto Member>
-void store_flag(Options& options, std::string_view, std::string_view) {
-  options.*Member = true;
-}
+using command_line::store_flag;
+using command_line::store_text;
 
 void add_setting(Options& options, std::string_view, std::string_view text) {
   options.settings.emplace_back(text);
