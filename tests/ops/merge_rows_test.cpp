@@ -55,20 +55,6 @@ kvevict::Selection selected(const Kept& kept) {
   return selection_of(rows);
 }
 
-template <class T>
-std::vector<double> numbers_of(const RowsView<T>& rows) {
-  std::vector<double> numbers;
-  for (std::int64_t h = 0; h < rows.heads(); ++h) {
-    const auto head = rows.head(h);
-    for (std::int64_t i = 0; i < head.rows; ++i) {
-      for (std::int64_t c = 0; c < head.dim; ++c) {
-        numbers.push_back(static_cast<double>(static_cast<float>(head(i, c))));
-      }
-    }
-  }
-  return numbers;
-}
-
 // Rows outside `may_change` have the bits that they had.
 template <class T>
 int changed_rows(const RowsCase<T>& before, const RowsCase<T>& after, const Kept& may_change) {

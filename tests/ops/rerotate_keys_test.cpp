@@ -34,20 +34,6 @@ Tolerance stored() {
   return std::is_same_v<T, half> ? tolerance::float16_stored : Tolerance{4e-3, 1e-38};
 }
 
-template <class T>
-std::vector<double> numbers_of(const RowsView<T>& rows) {
-  std::vector<double> numbers;
-  for (std::int64_t h = 0; h < rows.heads(); ++h) {
-    const auto head = rows.head(h);
-    for (std::int64_t i = 0; i < head.rows; ++i) {
-      for (std::int64_t c = 0; c < head.dim; ++c) {
-        numbers.push_back(static_cast<double>(static_cast<float>(head(i, c))));
-      }
-    }
-  }
-  return numbers;
-}
-
 reference::Rope reference_rope(const Rope& rope, std::int64_t dim) {
   reference::Rope out;
   for (std::int64_t pair = 0; pair < rope.rotated(dim) / 2; ++pair) {

@@ -244,6 +244,21 @@ class RowsCase {
   reference::Heads exact_;
 };
 
+// All channels of all rows, head by head.
+template <class T>
+std::vector<double> numbers_of(const kvevict::RowsView<T>& rows) {
+  std::vector<double> numbers;
+  for (std::int64_t h = 0; h < rows.heads(); ++h) {
+    const auto head = rows.head(h);
+    for (std::int64_t i = 0; i < head.rows; ++i) {
+      for (std::int64_t c = 0; c < head.dim; ++c) {
+        numbers.push_back(static_cast<double>(static_cast<float>(head(i, c))));
+      }
+    }
+  }
+  return numbers;
+}
+
 // Calls `use(rows)` for rows of every form, of lengths around the 128 rows that the CPU backend
 // converts at a time, and of every dimension up to the largest of `dims`.
 template <class T, class Use>
