@@ -20,7 +20,6 @@ TEST_CASE("H2O: scores are those of the double-precision loops", "[policies][h2o
   check_varied("H2O", {}, attention_score);
   check_varied("H2O", {{"accumulation", "mean"}}, attention_score);
   check_varied("H2O", {{"accumulation", "max"}}, attention_score);
-  check_varied("KVzip", {}, attention_score);
   for (const char* const decay : {"1", "0.99", "0.5"}) {
     check_varied("H2O", {{"accumulation", "decay"}, {"decay", decay}}, attention_score);
   }
