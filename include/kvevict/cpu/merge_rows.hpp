@@ -36,7 +36,7 @@ template <class T, class RowOf>
 auto load_units(const HeadView<T>& head, std::int64_t count, const RowOf& row_of, float* to) {
   auto units = map_matrix(to, count, head.dim);
   for (std::int64_t i = 0; i < count; ++i) {
-    widen_row(head.row(row_of(i)), head.channel_stride, head.dim, to + i * head.dim);
+    load_row(head, row_of(i), to + i * head.dim);
     units.row(i) *= unit_scale(row_norm(units.row(i)));
   }
   return units;
@@ -45,7 +45,7 @@ auto load_units(const HeadView<T>& head, std::int64_t count, const RowOf& row_of
 /// The length of one row, as row_norms has it.
 template <class T>
 float length_of_row(const HeadView<T>& head, std::int64_t row, float* buffer) {
-  widen_row(head.row(row), head.channel_stride, head.dim, buffer);
+  load_row(head, row, buffer);
   return row_norm(VectorMap<const float>(buffer, head.dim));
 }
 
