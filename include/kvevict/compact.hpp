@@ -10,6 +10,34 @@
 
 namespace kvevict {
 
+namespace detail {
+
+/// Throws unless the cache can be compacted to the selection: what `compact` checks.
+template <class R, class T>
+void require_compaction(R& res, const typename R::selection_type& kept,
+                        const KvView<T, R::space>& cache) {
+  require_compactable(kept.view(), cache.layout());
+  require(!cache.positions().is_shared() || cache.heads() <= 1, "cache.positions",
+          "shared by all heads", "packed or per head, since heads keep different rows",
+          ErrorKind::unsupported);
+  require_distinct_pages(res, cache.keys());
+  require_distinct_pages(res, cache.values());
+}
+
+/// What `compact` does when it has checked.
+template <class R, class T>
+void move_kept_rows(R& res, const typename R::selection_type& kept,
+                    const KvView<T, R::space>& cache) {
+  compact_rows(res, kept.view(), cache.keys());
+  compact_rows(res, kept.view(), cache.values());
+  if (cache.positions().stored()) {
+    gather_positions(res, kept.view(), Positions<R::space>(cache.positions()), cache.layout(),
+                     cache.positions(), cache.layout());
+  }
+}
+
+}  // namespace detail
+
 /// Moves the kept rows of every head, and their positions if the view stores them, to the head's
 /// front. Every head keeps its place: head h of the view holds kept.count(h) rows afterwards, and
 /// what lies behind them is stale. Positions that are consecutive are not stored: after compaction
@@ -25,18 +53,8 @@ namespace kvevict {
 template <class R, class T>
 requires(!std::is_const_v<T>)  // compaction writes to the cache
     void compact(R& res, const typename R::selection_type& kept, const KvView<T, R::space>& cache) {
-  detail::require_compactable(kept.view(), cache.layout());
-  require(!cache.positions().is_shared() || cache.heads() <= 1, "cache.positions",
-          "shared by all heads", "packed or per head, since heads keep different rows",
-          ErrorKind::unsupported);
-  detail::require_distinct_pages(res, cache.keys());
-  detail::require_distinct_pages(res, cache.values());
-  compact_rows(res, kept.view(), cache.keys());
-  compact_rows(res, kept.view(), cache.values());
-  if (cache.positions().stored()) {
-    gather_positions(res, kept.view(), Positions<R::space>(cache.positions()), cache.layout(),
-                     cache.positions(), cache.layout());
-  }
+  detail::require_compaction(res, kept, cache);
+  detail::move_kept_rows(res, kept, cache);
 }
 
 /// Copies the kept rows into another cache, which holds kept.count(h) rows in each head and does

@@ -59,10 +59,9 @@ class DecodeEvictor {
         shape_(shape),
         schedule_(schedule),
         spans_(schedule.protect.spans.begin(), schedule.protect.spans.end()),
-        evidence_(
-            options.collect ? *options.collect : detail::collected_evidence(policy_),
-            options.attention_mass ? *options.attention_mass : detail::accumulation_of(policy_),
-            shape.query_heads, shape.dim, with_window(options, policy_)) {
+        evidence_(options.collect ? *options.collect : detail::collected_evidence(policy_),
+                  options.attention_mass ? *options.attention_mass : accumulation_of(policy_),
+                  shape.query_heads, shape.dim, with_window(options, policy_)) {
     require(shape.kv_heads >= 1, "kv_heads", shape.kv_heads, ">=", 1);
     require(shape.query_heads % shape.kv_heads == 0, "query_heads", shape.query_heads,
             "a multiple of kv_heads,", shape.kv_heads);
@@ -106,11 +105,10 @@ class DecodeEvictor {
             "shared by all heads", "packed or per head, since heads keep different rows",
             ErrorKind::unsupported);
     if (!select(res, kept, cache, incoming, given, allocator)) return false;
-    // What `compact` would refuse must not be noted as done.
-    detail::require_distinct_pages(res, cache.keys());
-    detail::require_distinct_pages(res, cache.values());
+    // What is refused must not be noted as done.
+    detail::require_compaction(res, kept, cache);
     commit(res, kept);
-    kvevict::compact(res, kept, cache);
+    detail::move_kept_rows(res, kept, cache);
     return true;
   }
 
