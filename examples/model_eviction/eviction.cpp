@@ -17,26 +17,6 @@ double milliseconds_since(std::chrono::steady_clock::time_point start) {
       .count();
 }
 
-template <class T>
-void refit_and_compact(kvevict::CpuResources& res, const kvevict::Selection& kept,
-                       const kvevict::KvView<T>& cache, const kvevict::ProbeQueries<>& probes,
-                       RefitKind kind) {
-  using Rows = kvevict::RowsView<T>;
-  const std::int64_t key_dim = cache.keys().dim();
-  const std::int64_t value_dim = cache.values().dim();
-  std::vector<T> keys(static_cast<std::size_t>(kept.total() * key_dim));
-  std::vector<T> values(static_cast<std::size_t>(kept.total() * value_dim));
-  std::vector<kvevict::RefitHead> heads(static_cast<std::size_t>(kept.heads()));
-  const kvevict::KvView<T> refitted(
-      Rows::packed(keys.data(), kept.layout(), key_dim, key_dim),
-      Rows::packed(values.data(), kept.layout(), value_dim, value_dim));
-  const kvevict::RefitOptions options{.mass = kind == RefitKind::absorbed
-                                                  ? kvevict::RefitMass::absorbed
-                                                  : kvevict::RefitMass::none};
-  kvevict::refit(res, kept, cache, probes, options, refitted, heads);
-  kvevict::compact_refitted(res, kept, cache, refitted);
-}
-
 }  // namespace
 
 std::string_view name_of(BudgetKind kind) {
@@ -129,7 +109,10 @@ EvictionOutcome evict_cache(kvevict::CpuResources& res, mini_llama::RaggedCache&
       kvevict::compact(res, kept, view);
     } else {
       const auto refit_start = std::chrono::steady_clock::now();
-      refit_and_compact(res, kept, view, *evidence.probes, plan.refit);
+      kvevict::refit_and_compact(
+          res, kept, view, *evidence.probes,
+          {.mass = plan.refit == RefitKind::absorbed ? kvevict::RefitMass::absorbed
+                                                     : kvevict::RefitMass::none});
       outcome.refit_milliseconds = milliseconds_since(refit_start);
     }
     outcome.milliseconds = milliseconds_since(start);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <type_traits>
@@ -64,25 +63,15 @@ requires(!std::is_const_v<T>)  // compaction writes to the cache
                            std::vector<RefitHead>* accounts = nullptr) {
   if (recipe.refit) {
     require_evidence(evidence, {EvidenceKind::probes}, "a refit");
-    require(recipe.refit->mass != RefitMass::bias, "recipe.refit.mass", "bias",
-            "none or absorbed: a bias has nowhere to go", ErrorKind::unsupported);
+    detail::require_no_bias(*recipe.refit);
   }
   evict_into(res, kept, recipe.policy, cache, evidence, budget, protect, recipe.allocator);
   if (!recipe.refit) {
     compact(res, kept, cache);
     return;
   }
-  using Rows = RowsView<T, R::space>;
-  const std::int64_t key_dim = cache.keys().dim();
-  const std::int64_t value_dim = cache.values().dim();
-  std::vector<T> keys(static_cast<std::size_t>(kept.total() * key_dim));
-  std::vector<T> values(static_cast<std::size_t>(kept.total() * value_dim));
-  std::vector<RefitHead> heads(static_cast<std::size_t>(kept.heads()));
-  const KvView<T, R::space> refitted(
-      Rows::packed(keys.data(), kept.layout(), key_dim, key_dim),
-      Rows::packed(values.data(), kept.layout(), value_dim, value_dim));
-  refit(res, kept, cache, *evidence.probes, *recipe.refit, refitted, heads);
-  compact_refitted(res, kept, cache, refitted);
+  std::vector<RefitHead> heads =
+      refit_and_compact(res, kept, cache, *evidence.probes, *recipe.refit);
   if (accounts != nullptr) *accounts = std::move(heads);
 }
 

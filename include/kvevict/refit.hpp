@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <type_traits>
+#include <vector>
 
 #include "kvevict/compact.hpp"
 #include "kvevict/core/kv_view.hpp"
@@ -88,6 +90,40 @@ requires(!std::is_const_v<T>) void compact_refitted(
   compact(res, kept, cache);
   copy_rows(res, refitted.keys(), cache.keys());
   copy_rows(res, refitted.values(), cache.values());
+}
+
+namespace detail {
+
+inline void require_no_bias(const RefitOptions& options) {
+  require(options.mass != RefitMass::bias, "refit.mass", "bias",
+          "none or absorbed: a bias has nowhere to go", ErrorKind::unsupported);
+}
+
+}  // namespace detail
+
+/// `refit` into memory of its own, for keys that take no bias, then `compact_refitted`. Returns how
+/// the refit of each head went. Throws as these do, and unsupported for RefitMass::bias, with cache
+/// and positions untouched. Takes memory for the kept rows from the heap; on the CPU, as refit.
+template <class R, class T>
+requires(!std::is_const_v<T>)  // compaction writes to the cache
+    std::vector<RefitHead> refit_and_compact(R& res, const typename R::selection_type& kept,
+                                             const KvView<T, R::space>& cache,
+                                             const ProbeQueries<R::space>& probes,
+                                             const RefitOptions& options) {
+  detail::require_no_bias(options);
+  detail::require_elements<T>("cache");
+  using Rows = RowsView<T, R::space>;
+  const RowLayout<R::space> layout = kept.layout();
+  const std::int64_t key_dim = cache.keys().dim();
+  const std::int64_t value_dim = cache.values().dim();
+  std::vector<T> keys(static_cast<std::size_t>(layout.total() * key_dim));
+  std::vector<T> values(static_cast<std::size_t>(layout.total() * value_dim));
+  std::vector<RefitHead> accounts(static_cast<std::size_t>(layout.heads()));
+  const KvView<T, R::space> refitted(Rows::packed(keys.data(), layout, key_dim, key_dim),
+                                     Rows::packed(values.data(), layout, value_dim, value_dim));
+  refit(res, kept, cache, probes, options, refitted, accounts);
+  compact_refitted(res, kept, cache, refitted);
+  return accounts;
 }
 
 }  // namespace kvevict

@@ -177,5 +177,5 @@ TEST_CASE("recipes: what is missing is named, and nothing is changed", "[refit][
   auto with_bias = kvevict::recipes::balanced();
   with_bias.refit->mass = kvevict::RefitMass::bias;
   CHECK(refusal(with_bias, context.evidence(), kvevict::ErrorKind::unsupported) ==
-        "recipe.refit.mass is bias, must be none or absorbed: a bias has nowhere to go");
+        "refit.mass is bias, must be none or absorbed: a bias has nowhere to go");
 }
