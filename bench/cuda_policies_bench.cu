@@ -154,7 +154,7 @@ void score(benchmark::State& state, const Case& c, kvevict::CudaResources& res,
                         storage.bytes()};
   const bool quick = shape == cuda_smoke_shape;
   if (policy.needs().contains(kvevict::EvidenceKind::attention_mass)) {
-    kvevict::H2O::BasicState<device> mass(kvevict::detail::accumulation_of(policy));
+    kvevict::H2O::BasicState<device> mass(kvevict::accumulation_of(policy));
     measure(state, res, work, traffic, quick, [&] {
       mass.observe(res, cache, inputs.window());
       evidence.attention_mass = mass.mass();

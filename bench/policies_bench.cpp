@@ -111,7 +111,7 @@ void score(benchmark::State& state, const Case& c, const Inputs<T>& inputs, int 
   const double unavoidable = c.unavoidable(bounds, load);
   const std::int64_t bytes = c.reads == 0 ? storage.bytes() : c.reads * load.bytes;
   if (policy.needs().contains(kvevict::EvidenceKind::attention_mass)) {
-    kvevict::H2O::State mass(kvevict::detail::accumulation_of(policy));
+    kvevict::H2O::State mass(kvevict::accumulation_of(policy));
     measure(state, threads, unavoidable, bytes, [&] {
       mass.observe(res, cache, inputs.window());
       evidence.attention_mass = mass.mass();

@@ -38,7 +38,7 @@ class MoreEvidence {
       probes_ = kvevict::future_probes(res, queries, rope, {.next_position = rows});
     }
     if (needs.contains(EvidenceKind::attention_mass)) {
-      mass_.emplace(kvevict::detail::accumulation_of(policy));
+      mass_.emplace(kvevict::accumulation_of(policy));
       mass_->observe(res, cache, window);
     }
   }

@@ -82,6 +82,8 @@ EvidenceSet collected_evidence(const P& policy) {
   return kinds;
 }
 
+}  // namespace detail
+
 /// How a policy's attention mass accumulates: as the H2O or KVzip that it is or holds does. Throws
 /// unsupported when it holds two that differ, since one mass cannot serve both.
 template <class P>
@@ -92,13 +94,15 @@ H2O accumulation_of(const P& policy) {
             "of one accumulation", ErrorKind::unsupported);
     found = held;
   };
-  for_each_held(policy, [&](const auto& held) {
+  detail::for_each_held(policy, [&](const auto& held) {
     using Held = std::remove_cvref_t<decltype(held)>;
     if constexpr (std::is_same_v<Held, H2O>) add(held);
     if constexpr (std::is_same_v<Held, KVzip>) add(held.accumulation());
   });
   return found.value_or(H2O{});
 }
+
+namespace detail {
 
 /// Queries that a policy takes from a query window: the most of those that it is or holds, where
 /// they say how many.

@@ -8,6 +8,7 @@
 #include "kvevict/decorators/all.hpp"
 
 using kvevict::Accumulation;
+using kvevict::accumulation_of;
 using kvevict::AnyPolicy;
 using kvevict::Blend;
 using kvevict::ChunkWise;
@@ -21,7 +22,6 @@ using kvevict::PerLayer;
 using kvevict::SnapKV;
 using kvevict::TOVA;
 using kvevict::ValueWeighted;
-using kvevict::detail::accumulation_of;
 using kvevict::detail::collected_evidence;
 using kvevict::detail::window_of;
 

@@ -123,7 +123,7 @@ Evidence<> PolicyEvidence::with_mass(const H2O& policy, const PackedCache<float>
 
 Evidence<> PolicyEvidence::for_policy(const TestPolicy& policy, const PackedCache<float>& cache) {
   if (!policy.needs().contains(EvidenceKind::attention_mass)) return evidence_;
-  return with_mass(kvevict::detail::accumulation_of(policy), cache);
+  return with_mass(kvevict::accumulation_of(policy), cache);
 }
 
 std::vector<float> PolicyEvidence::all_values() const {
