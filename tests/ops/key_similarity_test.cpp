@@ -68,7 +68,7 @@ TEST_CASE("the length of a row does not matter, a row of length zero is like non
           "[ops][key_similarity]") {
   const std::vector<float> rows = {1, 2, 2, 1, -1, 3, 0.5f, 1.5f, 2, 2, 1, -1};
   std::vector<float> scaled = rows;
-  for (std::size_t i = 0; i < scaled.size(); ++i) scaled[i] *= i % 4 < 2 ? 0x1p60f : 0x1p-60f;
+  for (std::size_t i = 0; i < scaled.size(); ++i) scaled[i] *= i % 4 < 2 ? 0x1p100f : 0x1p-100f;
   const std::vector<float> want = similarity(rows, 2, 0.3f);
   const std::vector<float> got = similarity(scaled, 2, 0.3f);
   for (std::size_t i = 0; i < 6; ++i) REQUIRE(got[i] == Approx(want[i]).margin(1e-6));

@@ -23,6 +23,13 @@ namespace detail {
 
 __device__ inline float inverse_length(float norm) { return norm == 0.0f ? 0.0f : 1.0f / norm; }
 
+/// Brings the rows of a tile to length one: products of two lengths may leave fp32.
+struct UnitScale {
+  const float* inverse;
+  float scale;
+  __device__ float operator()(int r) const { return scale * inverse[r]; }
+};
+
 /// What a thread of `latest_similar` shares of its columns with the others of a row.
 inline constexpr int similar_pitch = 17;
 
@@ -40,11 +47,15 @@ __global__ void __launch_bounds__(128, 3)
   const float* lengths = norms.head(tile.head);
   KVEVICT_SHARED(float4, slices, [Product::slices_size / 4]);
   KVEVICT_SHARED(LatestSimilar, shared, [64 * similar_pitch]);
+  KVEVICT_SHARED(float, inverse, [Product::rows]);
   float* a = reinterpret_cast<float*>(slices);
   float* b = a + Product::rows * Product::pitch;
   const int count = static_cast<int>(tile.count);
   const int dim = static_cast<int>(head.dim);
   const bool whole = in_whole_pieces(head);
+  if (thread < Product::rows) {
+    inverse[thread] = thread < count ? inverse_length(lengths[tile.first + thread]) : 0.0f;
+  }
   LatestSimilar own{-1, 0.0f};
   for (std::int64_t start = (head.rows - 1) / 64 * 64; start >= 0; start -= 64) {
     const std::int64_t left = head.rows - start;
@@ -54,7 +65,7 @@ __global__ void __launch_bounds__(128, 3)
     for (int k = 0; k < dim; k += Product::depth) {
       __syncthreads();
       stage_rows<64, T>(HeadRows<T>{head, tile.first, count}, head.channel_stride, dim, whole, k, a,
-                        SameScale{head.scale});
+                        UnitScale{inverse, head.scale});
       stage_rows<64, T>(HeadRows<T>{head, start, columns}, head.channel_stride, dim, whole, k, b,
                         SameScale{head.scale});
       __syncthreads();
@@ -69,8 +80,7 @@ __global__ void __launch_bounds__(128, 3)
         const int column = Product::column(j);
         if (row >= count || column >= columns || start + column == tile.first + row) continue;
         const float cosine =
-            within_one(product.sum[i][j] * inverse_length(lengths[tile.first + row]) *
-                       inverse_length(lengths[start + column]));
+            within_one(product.sum[i][j] * inverse_length(lengths[start + column]));
         if (cosine > threshold && column > found.row) found = {column, cosine};
       }
       shared[row * similar_pitch + Product::column(0)] = found;
