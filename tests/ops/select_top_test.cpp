@@ -108,10 +108,12 @@ constexpr int kinds = 6;
 }  // namespace
 
 TEST_CASE("every count of every kind of scores agrees with a sort", "[ops][select_top]") {
+  std::uint64_t number = 0;
   for (int kind = 0; kind < kinds; ++kind) {
     for (const std::int64_t n : {0, 1, 2, 3, 17, 64}) {
       const std::vector<float> scores = scores_of_kind(kind, n, 10 + static_cast<std::uint64_t>(n));
       for (std::int64_t count = 0; count <= n; ++count) {
+        if (!case_runs(number++)) continue;
         INFO("kind " << kind << ", rows " << n << ", count " << count);
         REQUIRE(chosen(scores, count) == expected(scores, count));
       }
