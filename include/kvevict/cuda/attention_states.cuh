@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
+#include "kvevict/core/evidence.hpp"
+#include "kvevict/core/workspace.hpp"
 #include "kvevict/cuda/launch.cuh"
 #include "kvevict/cuda/query_tile.cuh"
 #include "kvevict/cuda/softmax_state.cuh"
@@ -127,5 +130,56 @@ static __global__ void __launch_bounds__(128)
 }
 
 }  // namespace detail
+
+/// Stacked probes and the weight of each, in workspace that is carved from `scope`: 24 bytes for
+/// each query of each head and 16 for each of its splits.
+struct WeightedQueries {
+  StackedQueries stacked;
+  std::int64_t* visible;
+  SoftmaxState* states;
+  QueryWeight* weights;  ///< [head][stacked query]
+
+  template <class T>
+  WeightedQueries(WorkspaceScope& scope, const RowsView<T, MemorySpace::device>& keys,
+                  const ProbeQueries<MemorySpace::device>& probes, std::int64_t group,
+                  float scale) {
+    const std::int64_t heads = keys.heads();
+    const std::int64_t queries = heads * group * probes.queries.count();
+    stacked.queries = probes.queries;
+    stacked.group = group;
+    stacked.scale = scale;
+    stacked.max_splits =
+        std::max<std::int64_t>(StackedQueries::Splits::most(keys.layout().longest()), 1);
+    visible = scope.carve<std::int64_t>("attention.visible", probes.mask == ProbeMask::by_position
+                                                                 ? heads * probes.queries.count()
+                                                                 : 0);
+    states = scope.carve<SoftmaxState>("attention.states", queries * stacked.max_splits);
+    weights = scope.carve<QueryWeight>("attention.weights", queries);
+  }
+
+  /// Enqueues the weights: two launches, and one for a mask.
+  template <class T>
+  void enqueue(Resources& res, const RowsView<const T, MemorySpace::device>& keys,
+               const Positions<MemorySpace::device>& positions,
+               const ProbeQueries<MemorySpace::device>& probes, float decay) {
+    const std::int64_t heads = keys.heads();
+    if (probes.mask == ProbeMask::by_position) {
+      stacked.visible = visible;
+      launch(res, "count_visible_rows", detail::count_visible_rows,
+             tiles_of(heads * probes.queries.count(), 128), 128, 0, keys.layout(), positions,
+             probes.positions, probes.queries.count(), visible);
+    }
+    with_query_columns(stacked.count(), [&](auto columns) {
+      constexpr int size = decltype(columns)::value;
+      const std::int64_t column_tiles = tiles_of(stacked.count(), size);
+      launch(res, "attention_states", detail::attention_states<T, size>,
+             heads * stacked.max_splits * column_tiles, 128, 0, keys, stacked, column_tiles,
+             states);
+    });
+    launch(res, "finish_query_weights", detail::finish_query_weights,
+           tiles_of(heads * stacked.count(), 128), 128, 0, keys.layout(), stacked, decay,
+           static_cast<const SoftmaxState*>(states), weights);
+  }
+};
 
 }  // namespace kvevict::cuda

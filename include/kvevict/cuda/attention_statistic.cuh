@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -24,40 +23,17 @@ void attention_statistic_impl(Resources& res, const RowsView<T, MemorySpace::dev
                               float scale, AttentionStatistic statistic, float decay,
                               ScoreView<MemorySpace::device> out) {
   using Element = std::remove_const_t<T>;
-  const std::int64_t heads = keys.heads();
-  const std::int64_t queries = heads * group * probes.queries.count();
-  const bool masked = probes.mask == ProbeMask::by_position;
-  StackedQueries stacked;
-  stacked.queries = probes.queries;
-  stacked.group = group;
-  stacked.scale = scale;
-  stacked.max_splits =
-      std::max<std::int64_t>(StackedQueries::Splits::most(keys.layout().longest()), 1);
   WorkspaceScope scope(res.workspace());
-  auto* visible = scope.carve<std::int64_t>("attention_statistic.visible",
-                                            masked ? heads * probes.queries.count() : 0);
-  auto* states =
-      scope.carve<SoftmaxState>("attention_statistic.states", queries * stacked.max_splits);
-  auto* weights = scope.carve<QueryWeight>("attention_statistic.weights", queries);
+  WeightedQueries queries(scope, keys, probes, group, scale);
   if (res.workspace().counting()) return;
-  if (masked) {
-    stacked.visible = visible;
-    launch(res, "count_visible_rows", detail::count_visible_rows,
-           tiles_of(heads * probes.queries.count(), 128), 128, 0, keys.layout(), positions,
-           probes.positions, probes.queries.count(), visible);
-  }
   const RowsView<const Element, MemorySpace::device> rows = keys;
-  with_query_columns(stacked.count(), [&](auto columns) {
-    constexpr int size = decltype(columns)::value;
-    const std::int64_t column_tiles = tiles_of(stacked.count(), size);
-    launch(res, "attention_states", detail::attention_states<Element, size>,
-           heads * stacked.max_splits * column_tiles, 128, 0, rows, stacked, column_tiles, states);
-    launch(res, "finish_query_weights", detail::finish_query_weights, tiles_of(queries, 128), 128,
-           0, keys.layout(), stacked, statistic == AttentionStatistic::sum ? decay : 1.0f,
-           static_cast<const SoftmaxState*>(states), weights);
+  queries.enqueue(res, rows, positions, probes,
+                  statistic == AttentionStatistic::sum ? decay : 1.0f);
+  with_query_columns(queries.stacked.count(), [&](auto columns) {
     const std::int64_t row_tiles = tiles_of(keys.layout().longest(), 64);
-    launch(res, "attention_rows", detail::attention_rows<Element, size>, heads * row_tiles, 128, 0,
-           rows, stacked, row_tiles, statistic, static_cast<const QueryWeight*>(weights), out);
+    launch(res, "attention_rows", detail::attention_rows<Element, decltype(columns)::value>,
+           keys.heads() * row_tiles, 128, 0, rows, queries.stacked, row_tiles, statistic,
+           static_cast<const QueryWeight*>(queries.weights), out);
   });
 }
 
