@@ -72,6 +72,15 @@ constexpr Case cases[] = {
      }},
     {"ProbeAttention", "",
      [](const CudaLoad& l) -> Work { return {writing_scores(l, attention_pass(l, l.probes))}; }},
+    // Logits, outputs, and the distance of every value from every output.
+    {"DropLoss", "",
+     [](const CudaLoad& l) -> Work {
+       Pass outputs = attention_pass(l, l.probes);
+       outputs.exponentials = 0.0;
+       Pass distances = outputs;
+       distances.fp32 *= 1.5;
+       return {attention_pass(l, l.probes), outputs, writing_scores(l, distances)};
+     }},
     {"CapKV", "",
      [](const CudaLoad& l) -> Work {
        return {mean_query_pass(l, false), gram_pass(l, l.shape.query_heads()),

@@ -51,6 +51,11 @@ constexpr Case cases[] = {
        return attention(b, l, l.probes) + capacity(b, l, l.shape.heads);
      }},
     {"ProbeAttention", "", 1, [](Bounds& b, const Load& l) { return attention(b, l, l.probes); }},
+    // Logits, outputs, and the distance of every value from every output.
+    {"DropLoss", "", 3,
+     [](Bounds& b, const Load& l) {
+       return attention(b, l, l.probes) + 2.0 * read_values(b, l, query_products(b, l, l.probes));
+     }},
     {"CapKV", "", 3,
      [](Bounds& b, const Load& l) { return capacity(b, l, l.shape.query_heads()); }},
     {"CapKV", "pooled=true", 3,

@@ -19,6 +19,7 @@
 #include "kvevict/cuda/capacity.cuh"
 #include "kvevict/cuda/centred_leverage.cuh"
 #include "kvevict/cuda/chunk_attention.cuh"
+#include "kvevict/cuda/drop_loss.cuh"
 #include "kvevict/cuda/gather.cuh"
 #include "kvevict/cuda/global_counts.cuh"
 #include "kvevict/cuda/group_reduction.cuh"

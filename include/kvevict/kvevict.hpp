@@ -18,6 +18,7 @@
 #include "kvevict/cpu/centred_leverage.hpp"
 #include "kvevict/cpu/chunk_attention.hpp"
 #include "kvevict/cpu/copy_rows.hpp"
+#include "kvevict/cpu/drop_loss.hpp"
 #include "kvevict/cpu/gather.hpp"
 #include "kvevict/cpu/global_counts.hpp"
 #include "kvevict/cpu/group_reduction.hpp"

@@ -61,9 +61,10 @@ bool leaves_float(const std::string& policy) {
   return policy == "SnapKV" || policy == "H2O" || policy == "KVzip" ||
          policy == "ExpectedAttention" || policy == "KNorm" || policy == "ChunkWise" ||
          policy == "ValueWeighted" || policy == "Blend" || policy == "PerLayer" ||
-         policy == "SpanProtection" || policy == "ProbeAttention" || policy == "TOVA" ||
-         policy == "QFilter" || policy == "CurDKV" || policy == "NonCausalAttention" ||
-         policy == "LeverageScore" || policy == "Compactor" || policy == "RKV";
+         policy == "SpanProtection" || policy == "ProbeAttention" || policy == "DropLoss" ||
+         policy == "TOVA" || policy == "QFilter" || policy == "CurDKV" ||
+         policy == "NonCausalAttention" || policy == "LeverageScore" || policy == "Compactor" ||
+         policy == "RKV";
 }
 
 // Scores that do not saturate, against the double-precision loops.

@@ -33,10 +33,26 @@ TEST_CASE("every policy is found by its own name", "[front][any_policy]") {
     names.emplace(policy.name());
   }
   REQUIRE(names.size() == AnyPolicy::all().size());
-  for (const char* name :
-       {"Jacap", "CapKV", "SnapKV", "KeyDiff", "KNorm", "H2O", "ExpectedAttention",
-        "ProbeAttention", "KVzip", "TOVA", "LagKV", "QFilter", "RKV", "NonCausalAttention",
-        "LeverageScore", "Compactor", "CurDKV", "StreamingLLM", "Random"}) {
+  for (const char* name : {"Jacap",
+                           "CapKV",
+                           "SnapKV",
+                           "KeyDiff",
+                           "KNorm",
+                           "H2O",
+                           "ExpectedAttention",
+                           "ProbeAttention",
+                           "DropLoss",
+                           "KVzip",
+                           "TOVA",
+                           "LagKV",
+                           "QFilter",
+                           "RKV",
+                           "NonCausalAttention",
+                           "LeverageScore",
+                           "Compactor",
+                           "CurDKV",
+                           "StreamingLLM",
+                           "Random"}) {
     REQUIRE(names.count(name) == 1);
   }
 }

@@ -110,6 +110,7 @@ TEST_CASE("parameters: every spelling of every value", "[policies][parameters]")
       {"ExpectedAttention", "log_domain", booleans},
       {"ProbeAttention", "statistic", "mean|rms|max"},
       {"ProbeAttention", "value_norm", "none|norm|output_projection"},
+      {"DropLoss", "output_projection", projections},
       {"TOVA", "reduction", reductions},
       {"LagKV", "lag", "1|128"},
       {"LagKV", "skip_first", "0|4"},
@@ -265,10 +266,26 @@ TEST_CASE("parameters: policies are found by the names they were published under
     names.emplace_back(policy.name());
     CHECK(AnyPolicy::named(policy.name()) == policy);
   }
-  CHECK_THAT(names, Catch::Matchers::UnorderedEquals(std::vector<std::string>{
-                        "Jacap", "CapKV", "SnapKV", "KeyDiff", "KNorm", "H2O", "ExpectedAttention",
-                        "ProbeAttention", "KVzip", "TOVA", "LagKV", "QFilter", "NonCausalAttention",
-                        "LeverageScore", "Compactor", "CurDKV", "RKV", "StreamingLLM", "Random"}));
+  CHECK_THAT(names, Catch::Matchers::UnorderedEquals(std::vector<std::string>{"Jacap",
+                                                                              "CapKV",
+                                                                              "SnapKV",
+                                                                              "KeyDiff",
+                                                                              "KNorm",
+                                                                              "H2O",
+                                                                              "ExpectedAttention",
+                                                                              "ProbeAttention",
+                                                                              "DropLoss",
+                                                                              "KVzip",
+                                                                              "TOVA",
+                                                                              "LagKV",
+                                                                              "QFilter",
+                                                                              "NonCausalAttention",
+                                                                              "LeverageScore",
+                                                                              "Compactor",
+                                                                              "CurDKV",
+                                                                              "RKV",
+                                                                              "StreamingLLM",
+                                                                              "Random"}));
 }
 
 TEST_CASE("parameters: presets by name", "[policies][parameters]") {

@@ -126,6 +126,46 @@ Scores score(const ProbeAttention& policy, const Inputs& inputs) {
   return out;
 }
 
+Scores score(const DropLoss& policy, const Inputs& inputs) {
+  Scores out;
+  for (std::size_t g = 0; g < inputs.kv_heads(); ++g) {
+    const std::size_t rows = inputs.keys[g].rows;
+    std::vector<double> squares(rows, 0.0);
+    std::size_t count = 0;
+    for (std::size_t r = 0; r < inputs.group(); ++r) {
+      const std::size_t head = g * inputs.group() + r;
+      const Matrix weights = probe_weights(inputs, head);
+      const Matrix u = policy.output_projection ? projected_values(inputs, head) : inputs.values[g];
+      count += weights.rows;
+      for (std::size_t q = 0; q < weights.rows; ++q) {
+        // Weights and weighted values of the rows before each and of those behind it: what is left
+        // without the row, with no difference of nearly equal numbers.
+        Matrix before(rows + 1, u.cols + 1);
+        Matrix behind(rows + 1, u.cols + 1);
+        const auto entry = [&](std::size_t i, std::size_t c) {
+          return weights(q, i) * (c < u.cols ? u(i, c) : 1.0);
+        };
+        for (std::size_t c = 0; c <= u.cols; ++c) {
+          for (std::size_t i = 0; i < rows; ++i) before(i + 1, c) = before(i, c) + entry(i, c);
+          for (std::size_t i = rows; i > 0; --i) behind(i - 1, c) = behind(i, c) + entry(i - 1, c);
+        }
+        for (std::size_t i = 0; i < rows; ++i) {
+          const double left = before(i, u.cols) + behind(i + 1, u.cols);
+          for (std::size_t c = 0; c < u.cols; ++c) {
+            // Weights sum to one, or to nothing.
+            const double without = left > 0 ? (before(i, c) + behind(i + 1, c)) / left : 0.0;
+            const double moved = weights(q, i) * (u(i, c) - without);
+            squares[i] += moved * moved;
+          }
+        }
+      }
+    }
+    for (double& value : squares) value = std::sqrt(value / static_cast<double>(count));
+    out.push_back(squares);
+  }
+  return out;
+}
+
 Scores score(const RKV& policy, const Inputs& inputs) {
   SnapKV importance;
   importance.window = policy.window;

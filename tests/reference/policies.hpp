@@ -60,6 +60,12 @@ struct ProbeAttention {
   ValueNorm value_norm = ValueNorm::none;
 };
 
+// Root mean square over the probes of the group of how far the attention output moves when one row
+// leaves, as it is or through W_O^(h). Without any other weight the output is 0.
+struct DropLoss {
+  bool output_projection = false;
+};
+
 // Leverage in the capacity matrix of softmax-Jacobian weights (arXiv 2609.08131).
 // Mean: a = softmax(k.mu / (tau sqrt d)), w = (a (1 - a))^2 k^T Lambda k / d; without covariance
 // w = (a (1 - a))^2. Probes: w = (mean over probes of p (1 - p))^2. Pooled: one solve per KV head,
@@ -178,6 +184,7 @@ Scores score(const KeyDiff& policy, const Inputs& inputs);
 Scores score(const StreamingLLM& policy, const Inputs& inputs);
 Scores score(const SnapKV& policy, const Inputs& inputs);
 Scores score(const ProbeAttention& policy, const Inputs& inputs);
+Scores score(const DropLoss& policy, const Inputs& inputs);
 Scores score(const ExpectedAttention& policy, const Inputs& inputs);
 Scores score(const Jacap& policy, const Inputs& inputs);
 Scores score(const CapKV& policy, const Inputs& inputs);

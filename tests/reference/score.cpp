@@ -141,6 +141,12 @@ ProbeAttention probe_attention(Reader& reader) {
   return policy;
 }
 
+DropLoss drop_loss(Reader& reader) {
+  DropLoss policy;
+  reader.output_projection(policy.output_projection);
+  return policy;
+}
+
 Jacap jacap(Reader& reader, const Inputs& inputs) {
   Jacap policy;
   policy.probes = !inputs.probes.empty();
@@ -280,6 +286,7 @@ Scores score(const std::string& policy, const Pairs& parameters, const Inputs& i
     return finish(reader, streaming, inputs);
   }
   if (policy == "ProbeAttention") return finish(reader, probe_attention(reader), inputs);
+  if (policy == "DropLoss") return finish(reader, drop_loss(reader), inputs);
   throw std::invalid_argument("no reference for a policy named '" + policy + "'");
 }
 

@@ -13,9 +13,9 @@ namespace kvevict_test::reference {
 // the defaults of the structures in policies.hpp and h2o.hpp; CapKV's epsilon, sharpness and noise
 // follow its form. Names: KNorm, KeyDiff, StreamingLLM, SnapKV, H2O, ExpectedAttention, Jacap,
 // CapKV, TOVA, LagKV, QFilter, CurDKV, NonCausalAttention, LeverageScore, Compactor, RKV,
-// ProbeAttention, SketchedLeverage, and LayerTOVA,
-// LayerNonCausalAttention, LayerCompactor: kvpress' forms that look at all heads of a layer. Throws
-// std::invalid_argument on an unknown policy, parameter or value.
+// ProbeAttention, DropLoss, SketchedLeverage, and LayerTOVA, LayerNonCausalAttention,
+// LayerCompactor: kvpress' forms that look at all heads of a layer. Throws std::invalid_argument on
+// an unknown policy, parameter or value.
 Scores score(const std::string& policy, const Pairs& parameters, const Inputs& inputs);
 
 }  // namespace kvevict_test::reference

@@ -43,7 +43,7 @@ TEST_CASE("every entry of the index is complete and its array can be read") {
       CHECK(array.shape().size() == 2);
     }
   }
-  CHECK(ids.size() == 469);
+  CHECK(ids.size() == 471);
 }
 
 TEST_CASE("kept sets are ascending and of the size that the index says") {

@@ -71,10 +71,26 @@ TEST_CASE("kvevict_score: help names every option, the list every policy") {
     CHECK(says(help, "  " + option + " "));
   }
   const Outcome list = successful({"--list-policies"});
-  for (const std::string policy :
-       {"Jacap", "CapKV", "SnapKV", "KeyDiff", "KNorm", "H2O", "ExpectedAttention",
-        "ProbeAttention", "KVzip", "RKV", "NonCausalAttention", "LeverageScore", "Compactor",
-        "TOVA", "LagKV", "QFilter", "CurDKV", "StreamingLLM", "Random"}) {
+  for (const std::string policy : {"Jacap",
+                                   "CapKV",
+                                   "SnapKV",
+                                   "KeyDiff",
+                                   "KNorm",
+                                   "H2O",
+                                   "ExpectedAttention",
+                                   "ProbeAttention",
+                                   "DropLoss",
+                                   "KVzip",
+                                   "RKV",
+                                   "NonCausalAttention",
+                                   "LeverageScore",
+                                   "Compactor",
+                                   "TOVA",
+                                   "LagKV",
+                                   "QFilter",
+                                   "CurDKV",
+                                   "StreamingLLM",
+                                   "Random"}) {
     CAPTURE(policy);
     CHECK(("\n" + list.output).find("\n" + policy + "\n") != std::string::npos);
   }

@@ -63,6 +63,17 @@ struct TileProduct {
   /// With `First`, columns below 16 First stay as they are: B has nothing but zeros there.
   template <int First = 0>
   __device__ void add(const Number* a, const Number* b, int left) {
+    add_terms<First>(a, b, left, [](Number x, Number y) { return x * y; });
+  }
+
+  /// The same with (a - b)^2 for each product a b: squared distances of rows of A and of B.
+  __device__ void add_squared_differences(const Number* a, const Number* b, int left) {
+    add_terms<0>(a, b, left, [](Number x, Number y) { return (x - y) * (x - y); });
+  }
+
+ private:
+  template <int First, class Term>
+  __device__ void add_terms(const Number* a, const Number* b, int left, Term term) {
     const Number* a_row = a + row(0) * pitch;
     const Number* b_row = b + column(0) * pitch;
     const int end = left < depth ? left : depth;
@@ -78,7 +89,7 @@ struct TileProduct {
         KVEVICT_UNROLL
         for (int n = 0; n < vector; ++n) {
           KVEVICT_UNROLL
-          for (int j = First; j < column_count; ++j) sum[i][j] += of_a[n] * of_b[j][n];
+          for (int j = First; j < column_count; ++j) sum[i][j] += term(of_a[n], of_b[j][n]);
         }
       }
     }

@@ -4,6 +4,7 @@
 #include "kvevict/policies/capkv.hpp"
 #include "kvevict/policies/compactor.hpp"
 #include "kvevict/policies/curdkv.hpp"
+#include "kvevict/policies/drop_loss.hpp"
 #include "kvevict/policies/expected_attention.hpp"
 #include "kvevict/policies/h2o.hpp"
 #include "kvevict/policies/jacap.hpp"
@@ -28,8 +29,9 @@ struct TypeList {};
 
 /// The list of all policies: what any_policy, the contract tests and the benchmarks go through. A
 /// new policy is one more line above and one more name here.
-using AllPolicies = TypeList<Jacap, CapKV, SnapKV, KeyDiff, KNorm, H2O, ExpectedAttention,
-                             ProbeAttention, KVzip, TOVA, LagKV, QFilter, NonCausalAttention,
-                             LeverageScore, Compactor, CurDKV, RKV, StreamingLLM, Random>;
+using AllPolicies =
+    TypeList<Jacap, CapKV, SnapKV, KeyDiff, KNorm, H2O, ExpectedAttention, ProbeAttention, DropLoss,
+             KVzip, TOVA, LagKV, QFilter, NonCausalAttention, LeverageScore, Compactor, CurDKV, RKV,
+             StreamingLLM, Random>;
 
 }  // namespace kvevict

@@ -12,6 +12,7 @@
 #include "kvevict/ops/capacity.hpp"
 #include "kvevict/ops/centred_leverage.hpp"
 #include "kvevict/ops/chunk_attention.hpp"
+#include "kvevict/ops/drop_loss.hpp"
 #include "kvevict/ops/global_heads.hpp"
 #include "kvevict/ops/group_reduction.hpp"
 #include "kvevict/ops/lag_scores.hpp"
@@ -70,6 +71,12 @@ void attention_statistic_impl(MirrorResources& res, const kvevict::RowsView<T>& 
                               const kvevict::ProbeQueries<>& probes, std::int64_t group,
                               float scale, kvevict::AttentionStatistic statistic, float decay,
                               kvevict::ScoreView<> out);
+template <class T>
+void drop_loss_impl(MirrorResources& res, const kvevict::RowsView<T>& keys,
+                    const kvevict::RowsView<T>& values, const kvevict::Positions<>& positions,
+                    const kvevict::ProbeQueries<>& probes, std::int64_t group, float scale,
+                    const kvevict::MatrixBatchView<const float>& transforms,
+                    kvevict::ScoreView<> out);
 
 template <class T>
 void lag_deviation_impl(MirrorResources& res, const kvevict::RowsView<T>& rows,
