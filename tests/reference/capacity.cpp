@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/capacity.hpp"
 
+#include <algorithm>
+
 #include "reference/linear.hpp"
 
 namespace kvevict_test::reference {
@@ -57,6 +59,38 @@ Matrix group_output_metric(const Inputs& inputs, std::size_t kv_head) {
     for (std::size_t i = 0; i < out.data.size(); ++i) out.data[i] += one.data[i];
   }
   return out;
+}
+
+double log_det(const Matrix& u, const std::vector<double>& weights, const Rows& rows, double s2) {
+  Matrix a = identity(u.cols);
+  for (const std::size_t i : rows) {
+    for (std::size_t c = 0; c < u.cols; ++c) {
+      for (std::size_t d = 0; d < u.cols; ++d) a(c, d) += weights[i] / s2 * u(i, c) * u(i, d);
+    }
+  }
+  return LinearSystem(a).log_determinant();
+}
+
+Rows greedy_log_det(const Matrix& u, const std::vector<double>& weights, double s2,
+                    const Rows& first, std::size_t count) {
+  Rows picked = first;
+  while (picked.size() < count) {
+    std::size_t best = u.rows;
+    double most = 0;
+    for (std::size_t i = 0; i < u.rows; ++i) {
+      if (std::find(picked.begin(), picked.end(), i) != picked.end()) continue;
+      picked.push_back(i);
+      const double reached = log_det(u, weights, picked, s2);
+      picked.pop_back();
+      if (best == u.rows || reached > most) {
+        best = i;
+        most = reached;
+      }
+    }
+    picked.push_back(best);
+  }
+  std::sort(picked.begin(), picked.end());
+  return picked;
 }
 
 Matrix projected_values(const Inputs& inputs, std::size_t query_head) {

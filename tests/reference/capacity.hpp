@@ -21,6 +21,14 @@ std::vector<double> leverage(const Matrix& values, const Matrix& metric,
                              const std::vector<double>& capacity_weight,
                              const std::vector<double>& score_weight, Noise noise);
 
+// log det(s2 I + sum_{i in rows} w_i u_i u_i^T) - log det s2 I.
+double log_det(const Matrix& u, const std::vector<double>& weights, const Rows& rows, double s2);
+
+// Rows up to `count` of them, ascending: `first`, then one after another the row with the largest
+// log_det, found by evaluating all; of equal ones the first.
+Rows greedy_log_det(const Matrix& u, const std::vector<double>& weights, double s2,
+                    const Rows& first, std::size_t count);
+
 // W^T W for the columns of one query head of the output projection [hidden, query_head * dim].
 Matrix output_metric(const Matrix& output_projection, std::size_t query_head, std::size_t dim);
 

@@ -81,16 +81,10 @@ struct CapKV {
                                       per_query_head};
     const ScoreView<R::space> matrix_weights{
         scope.carve<float>("CapKV.matrix_weights", per_query_head.total()), per_query_head};
-    if (cosines) {
-      cosine(res, cache.keys(), mean, 1.0f, weights);
-    } else {
-      const float scale = 1.0f / std::sqrt(static_cast<float>(cache.keys().dim()));
-      query_logits(res, cache.keys(), mean, scale, weights);
-    }
-    const float slope = static_cast<float>(cosines ? sharpness : 1.0 / temperature);
+    alignments(res, cache, mean, weights);
     const float offset = cosines ? static_cast<float>(epsilon) : 0.0f;
-    exponential_root_weights(res, weights, slope, offset, skip_first, matrix_weights);
-    exponential_root_weights(res, weights, slope, 0.0f, skip_first, weights);
+    exponential_root_weights(res, weights, slope(), offset, skip_first, matrix_weights);
+    exponential_root_weights(res, weights, slope(), 0.0f, skip_first, weights);
     const MatrixBatchView<const float, R::space> transforms =
         detail::value_transforms(res, scope, cache, evidence, output_projection, group, pooled);
     if (pooled) {
@@ -106,6 +100,23 @@ struct CapKV {
       reduce_group(res, weights, reduction, ReductionDomain::linear, scores);
     }
     raise_rows(res, cache.positions(), RaisedRows<R::space>{skip_first, {}}, scores);
+  }
+
+  /// Square roots of the weights as the scores of one capacity matrix for each KV head have them: 0
+  /// for the first `skip_first` rows.
+  template <class R, class T>
+  void pooled_root_weights(R& res, const KvView<const T, R::space>& cache,
+                           const Evidence<R::space>& evidence, ScoreView<R::space> roots) const {
+    const MatrixView<const float, R::space>& mean = evidence.query_stats->mean;
+    const std::int64_t group =
+        detail::require_group(mean.shape[0], cache.heads(), "query_stats.mean.heads");
+    const RowLayout<R::space> per_query_head = cache.layout().repeated(group);
+    WorkspaceScope scope(res.workspace());
+    const ScoreView<R::space> weights{scope.carve<float>("CapKV.weights", per_query_head.total()),
+                                      per_query_head};
+    alignments(res, cache, mean, weights);
+    exponential_root_weights(res, weights, slope(), 0.0f, skip_first, weights);
+    reduce_group(res, weights, reduction, ReductionDomain::square_root, roots);
   }
 
   template <class Visitor>
@@ -128,6 +139,23 @@ struct CapKV {
   }
 
   friend bool operator==(const CapKV&, const CapKV&) = default;
+
+ private:
+  float slope() const {
+    return static_cast<float>(form == CapKVForm::reference ? sharpness : 1.0 / temperature);
+  }
+
+  /// Cosines or logits of the mean query, which the weights are exponentials of.
+  template <class R, class T>
+  void alignments(R& res, const KvView<const T, R::space>& cache,
+                  const MatrixView<const float, R::space>& mean, ScoreView<R::space> out) const {
+    if (form == CapKVForm::reference) {
+      cosine(res, cache.keys(), mean, 1.0f, out);
+    } else {
+      query_logits(res, cache.keys(), mean,
+                   1.0f / std::sqrt(static_cast<float>(cache.keys().dim())), out);
+    }
+  }
 };
 
 }  // namespace kvevict

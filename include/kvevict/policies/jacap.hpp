@@ -94,34 +94,35 @@ struct Jacap {
   template <class R, class T>
   void score(R& res, const KvView<const T, R::space>& cache, const Evidence<R::space>& given,
              ScoreView<R::space> scores) const {
-    const bool from_probes = evidence == WeightEvidence::probes ||
-                             (evidence == WeightEvidence::automatic && given.probes.has_value());
-    require(from_probes || given.query_stats.has_value(), "evidence.probes", "missing",
-            "given for Jacap, or evidence.query_stats instead");
-    if (!from_probes) require_evidence(given, evidence_for(covariance), name());
-    const std::int64_t query_heads =
-        from_probes ? given.probes->queries.heads() : given.query_stats->mean.shape[0];
-    const std::int64_t group = detail::require_group(query_heads, cache.heads(), "query heads");
+    const std::int64_t group = group_of(cache, given);
     WorkspaceScope scope(res.workspace());
-    const RowLayout<R::space> per_query_head = cache.layout().repeated(group);
-    const ScoreView<R::space> roots{
-        scope.carve<float>("Jacap.root_weights", per_query_head.total()), per_query_head};
-    if (from_probes) {
-      attention_statistic(res, cache.keys(), cache.positions(), *given.probes, logit_scale(cache),
-                          AttentionStatistic::mean_jacobian_diagonal, roots);
-    } else {
-      roots_from_mean(res, cache, *given.query_stats, roots);
-    }
     const MatrixBatchView<const float, R::space> transforms =
         detail::value_transforms(res, scope, cache, given, output_projection, group, pooled);
     if (pooled) {
-      reduce_group(res, roots, reduction,
-                   from_probes ? ReductionDomain::linear : ReductionDomain::square_root, scores);
+      pooled_root_weights(res, cache, given, scores);
       capacity_scores(res, cache.values(), scores, transforms, noise, scores, scores);
     } else {
+      const RowLayout<R::space> per_query_head = cache.layout().repeated(group);
+      const ScoreView<R::space> roots{
+          scope.carve<float>("Jacap.root_weights", per_query_head.total()), per_query_head};
+      root_weights(res, cache, given, roots);
       capacity_scores(res, cache.values(), roots, transforms, noise, roots, roots);
       reduce_group(res, roots, reduction, ReductionDomain::linear, scores);
     }
+  }
+
+  /// Square roots of the weights as one capacity matrix for each KV head has them.
+  template <class R, class T>
+  void pooled_root_weights(R& res, const KvView<const T, R::space>& cache,
+                           const Evidence<R::space>& given, ScoreView<R::space> roots) const {
+    WorkspaceScope scope(res.workspace());
+    const RowLayout<R::space> per_query_head = cache.layout().repeated(group_of(cache, given));
+    const ScoreView<R::space> of_query_heads{
+        scope.carve<float>("Jacap.root_weights", per_query_head.total()), per_query_head};
+    root_weights(res, cache, given, of_query_heads);
+    reduce_group(res, of_query_heads, reduction,
+                 from_probes(given) ? ReductionDomain::linear : ReductionDomain::square_root,
+                 roots);
   }
 
   template <class Visitor>
@@ -144,6 +145,34 @@ struct Jacap {
   friend bool operator==(const Jacap&, const Jacap&) = default;
 
  private:
+  template <MemorySpace S>
+  bool from_probes(const Evidence<S>& given) const {
+    return evidence == WeightEvidence::probes ||
+           (evidence == WeightEvidence::automatic && given.probes.has_value());
+  }
+
+  template <class T, MemorySpace S>
+  std::int64_t group_of(const KvView<const T, S>& cache, const Evidence<S>& given) const {
+    require(from_probes(given) || given.query_stats.has_value(), "evidence.probes", "missing",
+            "given for Jacap, or evidence.query_stats instead");
+    if (!from_probes(given)) require_evidence(given, evidence_for(covariance), name());
+    const std::int64_t query_heads =
+        from_probes(given) ? given.probes->queries.heads() : given.query_stats->mean.shape[0];
+    return detail::require_group(query_heads, cache.heads(), "query heads");
+  }
+
+  /// Of each query head.
+  template <class R, class T>
+  void root_weights(R& res, const KvView<const T, R::space>& cache, const Evidence<R::space>& given,
+                    ScoreView<R::space> roots) const {
+    if (from_probes(given)) {
+      attention_statistic(res, cache.keys(), cache.positions(), *given.probes, logit_scale(cache),
+                          AttentionStatistic::mean_jacobian_diagonal, roots);
+    } else {
+      roots_from_mean(res, cache, *given.query_stats, roots);
+    }
+  }
+
   template <class T, MemorySpace S>
   float logit_scale(const KvView<const T, S>& cache) const {
     return static_cast<float>(1.0 /
