@@ -66,5 +66,6 @@
 #include "kvevict/refit.hpp"
 #include "kvevict/reshape_selection.hpp"
 #include "kvevict/running_query_stats.hpp"
+#include "kvevict/stepwise_eviction.hpp"
 #include "kvevict/version.hpp"
 #include "kvevict/workspace_bytes.hpp"

@@ -148,7 +148,7 @@ TEST_CASE("greedy picks see values through a transform", "[ops][greedy]") {
 }
 
 TEST_CASE("greedy picks reach 1 - 1/e of the best set", "[ops][greedy]") {
-  for (const std::uint64_t seed : {11, 12, 13, 14}) {
+  for (const std::uint64_t seed : {11u, 12u, 13u, 14u}) {
     const RowsCase<float> rows(RowsForm::packed, {11}, 4, seed);
     const std::vector<float> roots = some_roots(11, seed + 30);
     const std::vector<double> weights = weights_of(roots, 0, 11);
