@@ -64,8 +64,7 @@ static __global__ void __launch_bounds__(factor_threads)
 /// out[h] = R in fp32, with zeros below; all NaN where there is no finite one, which is counted.
 static __global__ void __launch_bounds__(factor_threads)
     write_roots(const double* roots, const int* status,
-                MatrixBatchView<float, MemorySpace::device> out, int* failed,
-                unsigned long long* failures) {
+                MatrixBatchView<float, MemorySpace::device> out, int* failed, Counters* counters) {
   const std::int64_t h = blockIdx.x;
   const std::int64_t dim = out.shape[1];
   const double* root = roots + h * dim * dim;
@@ -80,7 +79,7 @@ static __global__ void __launch_bounds__(factor_threads)
   }
   if (threadIdx.x == 0) {
     if (failed != nullptr) failed[h] = bad;
-    if (failures != nullptr && bad != 0) atomicAdd(failures, 1ull);
+    if (counters != nullptr && bad != 0) atomicAdd(&counters->failed_factorizations, 1ull);
   }
 }
 
@@ -88,7 +87,7 @@ static __global__ void __launch_bounds__(factor_threads)
 template <class Read>
 void write_factors(Resources& res, const Read& read, std::int64_t rows,
                    MatrixBatchView<float, MemorySpace::device> out, int* failed,
-                   unsigned long long* failures) {
+                   Counters* counters) {
   const std::int64_t heads = out.shape[0];
   const std::int64_t dim = out.shape[1];
   require(heads <= INT_MAX, "heads", heads, "at most", INT_MAX, ErrorKind::unsupported);
@@ -108,7 +107,7 @@ void write_factors(Resources& res, const Read& read, std::int64_t rows,
                                           static_cast<int>(heads)),
                   "cusolverDnDpotrfBatched");
   launch(res, "write_roots", write_roots, heads, factor_threads, 0, grams, status, out, failed,
-         failures);
+         counters);
 }
 
 }  // namespace detail
@@ -142,7 +141,7 @@ inline void stack_factors_impl(Resources& res,
                                std::int64_t group,
                                MatrixBatchView<float, MemorySpace::device> out) {
   detail::write_factors(res, detail::StackReader{factors, group}, group * out.shape[1], out,
-                        nullptr, &res.counters()->failed_factorizations);
+                        nullptr, res.counters());
 }
 
 }  // namespace kvevict::cuda
