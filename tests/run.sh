@@ -52,7 +52,7 @@ jobs=${jobs:-$(setup_jobs)}
 
 setup_ensure "${check[@]}" compiler cmake ninja eigen catch2
 skipped=
-options=(-DKVEVICT_WERROR="$werror" -DKVEVICT_CUDA_TESTS=OFF)
+options=(-DKVEVICT_WERROR="$werror" -DKVEVICT_CUDA_TESTS=OFF -DKVEVICT_GPU=OFF)
 if [[ $cuda != no ]]; then
   code=0
   toolkit=$("$root/cmake/cuda_toolkit.sh" "${check[@]}") || code=$?

@@ -87,7 +87,7 @@ TEST_CASE("older queries weigh less by the decay", "[ops][attention]") {
 }
 
 TEST_CASE("long heads shrink the block of queries and change no bit elsewhere",
-          "[ops][attention]") {
+          "[ops][attention][large]") {
   // With 30,000 rows fewer queries fit at once. The short head must not notice that it shares a
   // call with the long one.
   constexpr std::int64_t dim = 8;

@@ -51,7 +51,7 @@ TEST_CASE("recency scores rank sinks first, then the newest", "[ops][baseline]")
           V{3, 2, 0, 1});
 }
 
-TEST_CASE("recency ranks stay exact integers up to 2^24 rows", "[ops][baseline]") {
+TEST_CASE("recency ranks stay exact integers up to 2^24 rows", "[ops][baseline][large]") {
   TestResources res({.threads = 1});
   constexpr std::int64_t most = std::int64_t{1} << 24;
   FarMemory<float> memory(most + 1);
