@@ -41,7 +41,7 @@ Counts brute_force(const SharesCase& given, std::size_t layer, const AdaptiveBud
           share == 0 ? 0
                      : std::max(budget.floor, static_cast<std::int64_t>(std::floor(
                                                   budget.safeguard * static_cast<double>(share))));
-      kept.push_back(std::max(given.held(h), std::min(safe, rows)));
+      kept.push_back(std::max(given.held(h), std::min({safe, rows, budget.cap})));
       total += share - kept.back();
     }
     for (; total > 0; --total) {
@@ -87,6 +87,16 @@ TEST_CASE("every head keeps the safeguard's part of its share, and never less th
   // A head without a share, such as an empty one, has no floor.
   given.shares = {4, 0, 0, 0};
   REQUIRE(given.divide(AdaptiveBudget{.heads_per_layer = 2}) == Counts{4, 0, 0, 0});
+}
+
+TEST_CASE("a cap bounds what the safeguard keeps, not what is protected", "[allocators]") {
+  SharesCase given{{{9, 9, 9, 9, 9, 9, 9, 9, 9, 9}, {4, 3, 2, 1}, {3, 2, 1, 0}}, {6, 1, 1}};
+  for (const double safeguard : {0.0, 0.2, 0.9, 1.0}) {
+    REQUIRE(given.divide(AdaptiveBudget{.safeguard = safeguard, .cap = 3}) == Counts{3, 3, 2});
+  }
+  given.protect = {.recent = 4};
+  given.shares = {4, 4, 4};
+  REQUIRE(given.divide(AdaptiveBudget{.safeguard = 1.0, .cap = 3}) == Counts{4, 4, 4});
 }
 
 TEST_CASE("random layers agree with brute force", "[allocators]") {

@@ -13,8 +13,9 @@ namespace kvevict {
 
 /// One threshold over the heads of each layer (AdaKV, arXiv 2407.11550): what the heads' shares sum
 /// to is kept of the layer's best rows, and every head keeps at least
-///   max(floor, trunc(safeguard * share)) rows
-/// (none where its share is none). Order: score descending, then head, then row; NaN lowest.
+///   min(cap, max(floor, trunc(safeguard * share))) rows
+/// (none where its share is none): the safeguard of kvpress' AdaKVPress. Order: score descending,
+/// then head, then row; NaN lowest. Protected rows count, and are kept beyond the cap too.
 ///
 /// Meaningful for scores that are comparable across heads only: others are refused with an
 /// unsupported error unless `allow_incomparable`. Throws a budget error when protected rows and

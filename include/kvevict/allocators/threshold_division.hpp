@@ -11,7 +11,8 @@
 namespace kvevict::detail {
 
 /// counts: for each group of `group` consecutive heads what one threshold over their scores gives
-/// them of their shares together. `least(share)` is the floor of a head with that share.
+/// them of their shares together. `least(share)` is the floor of a head with that share, as far as
+/// the cap allows.
 template <class R, class Least>
 void divide_by_threshold(R& res, const AllocationInput<R::space>& input, std::int64_t group,
                          Least&& least, std::int64_t cap, const HeadRanks& ranks,
@@ -22,8 +23,7 @@ void divide_by_threshold(R& res, const AllocationInput<R::space>& input, std::in
   auto* totals = scope.template carve<std::int64_t>("threshold.totals", heads);
   if (!res.workspace().counting()) {
     for (std::int64_t h = 0; h < heads; ++h) {
-      const std::int64_t floor = least(input.shares[h]);
-      limits[h] = {floor, std::max(floor, cap)};
+      limits[h] = {std::min(least(input.shares[h]), cap), cap};
       totals[h / group] = (h % group == 0 ? 0 : totals[h / group]) + input.shares[h];
     }
   }
