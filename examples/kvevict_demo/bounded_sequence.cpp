@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bounded_sequence.hpp"
 
+#include <chrono>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -8,6 +10,7 @@
 
 #include "model_eviction/cache_state.hpp"
 #include "model_eviction/cache_view.hpp"
+#include "model_eviction/key_evidence.hpp"
 #include "model_eviction/model_evidence.hpp"
 
 namespace demo {
@@ -15,6 +18,12 @@ namespace demo {
 using mini_llama::Index;
 
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
 
 constexpr std::string_view blob_kind = "BoundedSequence";
 
@@ -39,28 +48,61 @@ BoundedSequence::BoundedSequence(mini_llama::Engine& engine, mini_llama::RowType
       budget_(limit.budget),
       queries_(engine.model().parameters(), 0) {}
 
+void BoundedSequence::make_room(kvevict::CpuResources& res, std::int64_t tokens,
+                                kvevict::Evidence<> given) {
+  const auto start = Clock::now();
+  const bool evicted = with_view(cache_, [&](const auto& view) {
+    std::optional<UnrotatedKeys> before_rope;
+    if (evictor_.policy().needs().contains(kvevict::EvidenceKind::keys_before_rope) &&
+        evictor_.due(tokens)) {
+      before_rope.emplace(view, rope_of(engine_->model()));
+      given.keys_before_rope = before_rope->view();
+    }
+    if (budget_ == BudgetKind::uniform) {
+      return evictor_.make_room(res, kept_, view, tokens, given);
+    }
+    // Scores that were not made for it are compared all the same.
+    return evictor_.make_room(res, kept_, view, tokens, given,
+                              kvevict::GlobalBudget{.allow_incomparable = true});
+  });
+  if (evicted) keep_rows(cache_, kept_);
+  queries_.clear(tokens);
+  evictor_milliseconds_ = milliseconds_since(start);
+}
+
+void BoundedSequence::observe(kvevict::CpuResources& res, std::int64_t tokens) {
+  const auto start = Clock::now();
+  with_view(cache_, [&](const auto& view) {
+    evictor_.observe(
+        res, view, tokens,
+        {.pre_rope = queries_.pre_rope_view(), .post_rope = queries_.post_rope_view()});
+  });
+  evictor_milliseconds_ += milliseconds_since(start);
+}
+
+std::vector<mini_llama::Matrix> forward_together(kvevict::CpuResources& res,
+                                                 mini_llama::Engine& engine,
+                                                 std::span<const BoundedChunk> chunks,
+                                                 const kvevict::Evidence<>& given) {
+  std::vector<mini_llama::SequenceChunk> parts;
+  for (const BoundedChunk& chunk : chunks) {
+    chunk.sequence.make_room(res, std::ssize(chunk.tokens), given);
+    parts.push_back({chunk.sequence.cache_, chunk.tokens, chunk.logit_rows,
+                     chunk.sequence.queries_.observer()});
+  }
+  std::vector<mini_llama::Matrix> logits = engine.forward(parts);
+  for (const BoundedChunk& chunk : chunks) {
+    chunk.sequence.observe(res, std::ssize(chunk.tokens));
+  }
+  return logits;
+}
+
 mini_llama::Matrix BoundedSequence::forward(kvevict::CpuResources& res,
                                             std::span<const mini_llama::TokenId> tokens,
                                             std::span<const Index> logit_rows,
                                             const kvevict::Evidence<>& given) {
-  const auto count = static_cast<std::int64_t>(tokens.size());
-  const bool evicted = with_view(cache_, [&](const auto& view) {
-    if (budget_ == BudgetKind::uniform) {
-      return evictor_.make_room(res, kept_, view, count, given);
-    }
-    // Scores that were not made for it are compared all the same.
-    return evictor_.make_room(res, kept_, view, count, given,
-                              kvevict::GlobalBudget{.allow_incomparable = true});
-  });
-  if (evicted) keep_rows(cache_, kept_);
-  queries_.clear(count);
-  mini_llama::Matrix logits = engine_->forward(cache_, tokens, logit_rows, queries_.observer());
-  with_view(cache_, [&](const auto& view) {
-    evictor_.observe(
-        res, view, count,
-        {.pre_rope = queries_.pre_rope_view(), .post_rope = queries_.post_rope_view()});
-  });
-  return logits;
+  const BoundedChunk chunk{*this, tokens, logit_rows};
+  return std::move(forward_together(res, *engine_, {&chunk, 1}, given).front());
 }
 
 std::vector<std::byte> BoundedSequence::save(kvevict::CpuResources& res) const {

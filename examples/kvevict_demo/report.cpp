@@ -53,15 +53,25 @@ void print_row(std::ostream& out, const Row& row) {
 
 void print_decode_header(std::ostream& out) {
   out << "policy                     tokens seen  rows/head at most  MiB at most  MiB state  "
-         "ms/token first > last        text loss\n";
+         "evictor ms/token first > last   loss: text  written\n";
 }
 
 void print_row(std::ostream& out, const DecodeRow& row) {
-  out << format("%-26s %11lld  %17lld  %11.2f  %9.2f  %14.1f > %-5.1f (%lld)  %8.4f\n",
-                row.policy.c_str(), static_cast<long long>(row.tokens_seen),
-                static_cast<long long>(row.most_rows), mebibytes(row.most_bytes),
-                mebibytes(row.state_bytes), row.first_ms, row.last_ms,
-                static_cast<long long>(row.timed), row.loss)
+  out << format("%-26s %11lld  %17lld  %11.2f  %9.2f  %22.2f > %-6.2f %11.4f  ", row.policy.c_str(),
+                static_cast<long long>(row.tokens_seen), static_cast<long long>(row.most_rows),
+                mebibytes(row.most_bytes), mebibytes(row.state_bytes), row.evictor_ms.first,
+                row.evictor_ms.last, row.loss)
+      << (std::isnan(row.generated_loss) ? "      -" : format("%7.4f", row.generated_loss)) << '\n'
+      << std::flush;
+}
+
+void print_steps(std::ostream& out, const DecodeRow& row) {
+  if (row.timed == 0) return;
+  out << format(
+             "a token of each of %lld sequences took %.1f ms at first, %.1f ms at last (means of "
+             "%lld)\n",
+             static_cast<long long>(row.in_step), row.step_ms.first, row.step_ms.last,
+             static_cast<long long>(row.timed))
       << std::flush;
 }
 
@@ -89,8 +99,12 @@ void write_json(const std::string& path, const std::vector<DecodeRow>& rows) {
                   static_cast<long long>(row.most_rows), static_cast<long long>(row.most_bytes))
         << format("\"state_bytes\": %lld, \"timed_tokens\": %lld, ",
                   static_cast<long long>(row.state_bytes), static_cast<long long>(row.timed))
-        << format("\"first_ms\": %.6g, \"last_ms\": %.6g, \"text_loss\": %.9g}", row.first_ms,
-                  row.last_ms, row.loss);
+        << format("\"sequences_in_step\": %lld, \"step_first_ms\": %.6g, \"step_last_ms\": %.6g, ",
+                  static_cast<long long>(row.in_step), row.step_ms.first, row.step_ms.last)
+        << format("\"evictor_first_ms\": %.6g, \"evictor_last_ms\": %.6g, \"text_loss\": %.9g, ",
+                  row.evictor_ms.first, row.evictor_ms.last, row.loss)
+        << "\"written_loss\": "
+        << (std::isnan(row.generated_loss) ? "null" : format("%.9g", row.generated_loss)) << '}';
   });
 }
 

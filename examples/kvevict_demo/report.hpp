@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <iosfwd>
 #include <string>
@@ -26,6 +27,12 @@ struct Row {
   bool incomparable = false;  ///< a global budget over scores that were not made for it
 };
 
+/// Means over the first and over the last tokens generated.
+struct FirstAndLast {
+  double first = 0.0;
+  double last = 0.0;
+};
+
 /// One sequence under a limit and what it cost.
 struct DecodeRow {
   std::string policy;
@@ -33,16 +40,20 @@ struct DecodeRow {
   std::int64_t most_rows = 0;    ///< that any head held
   std::int64_t most_bytes = 0;   ///< that the cache took
   std::int64_t state_bytes = 0;  ///< of what was collected beside it, as saved
+  std::int64_t in_step = 0;      ///< sequences that were fed together
   std::int64_t timed = 0;        ///< generated tokens that each time is a mean of
-  double first_ms = 0.0;         ///< of a token, over the first ones generated
-  double last_ms = 0.0;          ///< and over the last ones
+  FirstAndLast step_ms;          ///< a token of each of the sequences in step
+  FirstAndLast evictor_ms;       ///< of it, the eviction in this sequence and its evidence
   double loss = 0.0;             ///< nats per token of the text read
+  double generated_loss = NAN;   ///< of what it wrote, by the model with the whole cache; or NaN
 };
 
 void print_header(std::ostream& out);
 void print_row(std::ostream& out, const Row& row);
 void print_decode_header(std::ostream& out);
 void print_row(std::ostream& out, const DecodeRow& row);
+/// How long the steps took in which a sequence went on with others.
+void print_steps(std::ostream& out, const DecodeRow& row);
 
 /// An array of objects, one for each row. Throws std::runtime_error when the file cannot be
 /// written.

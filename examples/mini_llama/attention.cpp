@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "error.hpp"
 
@@ -41,7 +42,7 @@ class Tile {
         rows_(visible_rows(first_token + tokens_ - 1)),
         scratch_(scratch) {}
 
-  void run(Matrix& out) {
+  void run(MatrixView& out) {
     gather_queries();
     compute_weights();
     compute_output();
@@ -94,7 +95,7 @@ class Tile {
     }
   }
 
-  void scatter_output(Matrix& out) const {
+  void scatter_output(MatrixView& out) const {
     const Index dim = cache_.shape().value_dim;
     for (Index t = 0; t < tokens_; ++t) {
       for (Index g = 0; g < group_; ++g) {
@@ -134,22 +135,47 @@ void check_arguments(const CacheShape& shape, Index query_heads, const Queries& 
 
 }  // namespace
 
-void attend(ThreadPool& pool, std::span<AttentionScratch> scratch, const RaggedCache& cache,
-            Index layer, Index query_heads, const Queries& queries, Matrix& out) {
-  const CacheShape& shape = cache.shape();
-  check_arguments(shape, query_heads, queries);
+void attend(ThreadPool& pool, std::span<AttentionScratch> scratch, Index layer, Index query_heads,
+            std::span<SequenceAttention> sequences) {
   if (std::ssize(scratch) < pool.threads()) {
     throw ArgumentError(
         concat("attend: ", scratch.size(), " scratch buffers for ", pool.threads(), " threads"));
   }
-  const Index tokens = queries.rows.rows();
-  out.resize(tokens, query_heads * shape.value_dim);
-  const Index tiles = (tokens + tile_tokens - 1) / tile_tokens;
-  pool.parallel_for(tiles * shape.kv_heads, [&](std::int64_t task, int thread) {
-    Tile(cache, layer, query_heads, task % shape.kv_heads, task / shape.kv_heads * tile_tokens,
-         queries, scratch[to_size(thread)])
-        .run(out);
+  struct Task {
+    SequenceAttention* sequence;
+    Index kv_head;
+    Index first_token;
+  };
+  std::vector<Task> tasks;
+  for (SequenceAttention& sequence : sequences) {
+    const CacheShape& shape = sequence.cache.shape();
+    check_arguments(shape, query_heads, sequence.queries);
+    const Index tokens = sequence.queries.rows.rows();
+    if (sequence.out.rows() != tokens || sequence.out.cols() != query_heads * shape.value_dim) {
+      throw ArgumentError(concat("attend: out is [", sequence.out.rows(), ", ", sequence.out.cols(),
+                                 "], expected [", tokens, ", ", query_heads * shape.value_dim,
+                                 "]"));
+    }
+    for (Index token = 0; token < tokens; token += tile_tokens) {
+      for (Index head = 0; head < shape.kv_heads; ++head) tasks.push_back({&sequence, head, token});
+    }
+  }
+  pool.parallel_for(std::ssize(tasks), [&](std::int64_t number, int thread) {
+    const Task& task = tasks[to_size(number)];
+    Tile(task.sequence->cache, layer, query_heads, task.kv_head, task.first_token,
+         task.sequence->queries, scratch[to_size(thread)])
+        .run(task.sequence->out);
   });
+}
+
+void attend(ThreadPool& pool, std::span<AttentionScratch> scratch, const RaggedCache& cache,
+            Index layer, Index query_heads, const Queries& queries, Matrix& out) {
+  check_arguments(cache.shape(), query_heads, queries);
+  out.resize(queries.rows.rows(), query_heads * cache.shape().value_dim);
+  SequenceAttention one{
+      cache, queries,
+      MatrixView(out.data(), out.rows(), out.cols(), Eigen::OuterStride<>(out.cols()))};
+  attend(pool, scratch, layer, query_heads, {&one, 1});
 }
 
 }  // namespace mini_llama

@@ -14,7 +14,7 @@ namespace mini_llama {
 // Post-RoPE queries of one layer: [token][query head][key_dim], contiguous, with the position of
 // each token, ascending.
 struct Queries {
-  const Matrix& rows;  // [tokens, query heads * key_dim]
+  ConstMatrixRef rows;  // [tokens, query heads * key_dim]
   std::span<const std::int32_t> positions;
 };
 
@@ -37,5 +37,17 @@ struct AttentionScratch {
 // query; memory 32 * (query heads / KV heads) * rows floats per thread.
 void attend(ThreadPool& pool, std::span<AttentionScratch> scratch, const RaggedCache& cache,
             Index layer, Index query_heads, const Queries& queries, Matrix& out);
+
+// One sequence of several: what its queries read from its cache.
+struct SequenceAttention {
+  const RaggedCache& cache;
+  Queries queries;
+  MatrixView out;  // [tokens, query heads * value_dim]
+};
+
+// attend() for several sequences at once, parallel over all of them; each gets what it would get
+// alone. Throws ArgumentError also if an output has another shape.
+void attend(ThreadPool& pool, std::span<AttentionScratch> scratch, Index layer, Index query_heads,
+            std::span<SequenceAttention> sequences);
 
 }  // namespace mini_llama

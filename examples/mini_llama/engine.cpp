@@ -32,7 +32,7 @@ void swiglu(ThreadPool& pool, Matrix& gate, const Matrix& up) {
 
 }  // namespace
 
-// What one chunk needs on its way through the layers; rows are tokens.
+// What the chunks need on their way through the layers; rows are tokens, chunk by chunk.
 struct Engine::Activations {
   std::vector<std::int32_t> positions;
   RotationTable rotation;
@@ -58,25 +58,44 @@ RaggedCache Engine::make_cache(RowType type) const {
 
 Matrix Engine::forward(RaggedCache& cache, std::span<const TokenId> tokens,
                        std::span<const Index> logit_rows, const QueryObserver& observer) {
-  check_arguments(cache, tokens, logit_rows);
-  const std::int32_t first = cache.next_position();
-  std::vector<std::int32_t> positions(tokens.size());
-  std::iota(positions.begin(), positions.end(), first);
+  const SequenceChunk chunk{cache, tokens, logit_rows, observer};
+  return std::move(forward({&chunk, 1}).front());
+}
+
+std::vector<Matrix> Engine::forward(std::span<const SequenceChunk> chunks) {
+  if (chunks.empty()) throw ArgumentError("forward: no sequence is given");
+  std::vector<std::int32_t> positions;
+  std::vector<std::int32_t> first;
+  for (const SequenceChunk& chunk : chunks) {
+    check_arguments(chunk.cache, chunk.tokens, chunk.logit_rows);
+    const auto twice = std::find_if(chunks.begin(), chunks.end(), [&](const SequenceChunk& other) {
+      return &other.cache == &chunk.cache;
+    });
+    if (&*twice != &chunk) {
+      throw ArgumentError(concat("forward: sequences ", twice - chunks.begin(), " and ",
+                                 &chunk - chunks.data(), " are the same cache"));
+    }
+    first.push_back(chunk.cache.next_position());
+    for (Index i = 0; i < std::ssize(chunk.tokens); ++i) {
+      positions.push_back(first.back() + static_cast<std::int32_t>(i));
+    }
+  }
   RotationTable rotation(model_.rope_frequencies(), positions);
   Activations a{std::move(positions), std::move(rotation), {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
-  a.hidden.resize(std::ssize(tokens), model_.parameters().embedding);
-  for (Index i = 0; i < a.hidden.rows(); ++i) {
-    a.hidden.row(i) = model_.embedding().row(tokens[to_size(i)]);
+  a.hidden.resize(std::ssize(a.positions), model_.parameters().embedding);
+  Index row = 0;
+  for (const SequenceChunk& chunk : chunks) {
+    for (const TokenId token : chunk.tokens) a.hidden.row(row++) = model_.embedding().row(token);
   }
   try {
-    for (Index layer = 0; layer < model_.parameters().layers; ++layer) {
-      run_layer(cache, layer, a, observer);
+    run_layers(chunks, a);
+    std::vector<Matrix> logits = compute_logits(chunks, a.hidden);
+    for (const SequenceChunk& chunk : chunks) {
+      chunk.cache.advance(static_cast<std::int32_t>(chunk.tokens.size()));
     }
-    Matrix logits = compute_logits(a.hidden, logit_rows);
-    cache.advance(static_cast<std::int32_t>(tokens.size()));
     return logits;
   } catch (...) {
-    cache.rewind(first);
+    for (std::size_t i = 0; i < chunks.size(); ++i) chunks[i].cache.rewind(first[i]);
     throw;
   }
 }
@@ -107,31 +126,56 @@ void Engine::check_arguments(const RaggedCache& cache, std::span<const TokenId> 
   }
 }
 
-void Engine::run_layer(RaggedCache& cache, Index layer, Activations& a,
-                       const QueryObserver& observer) {
-  const Hyperparameters& p = model_.parameters();
-  const LayerWeights& w = model_.layers()[to_size(layer)];
-  rms_norm(a.hidden, w.attention_norm, p.rms_epsilon, a.normed);
-  apply_linear(pool_, a.normed, {{w.query, a.query}, {w.key, a.key}, {w.value, a.value}});
-  if (observer) a.pre_rope_query = a.query;
-  append_rows(cache, layer, a);
-  if (observer) observer({layer, a.positions, a.pre_rope_query, a.query});
+void Engine::run_layers(std::span<const SequenceChunk> chunks, Activations& a) {
+  const float epsilon = model_.parameters().rms_epsilon;
+  for (Index layer = 0; layer < model_.parameters().layers; ++layer) {
+    const LayerWeights& w = model_.layers()[to_size(layer)];
+    rms_norm(a.hidden, w.attention_norm, epsilon, a.normed);
+    apply_linear(pool_, a.normed, {{w.query, a.query}, {w.key, a.key}, {w.value, a.value}});
+    attend_layer(chunks, layer, a);
+    apply_linear(pool_, a.attention, {{w.attention_output, a.update}});
+    a.hidden += a.update;
 
-  attend(pool_, scratch_, cache, layer, p.query_heads, {a.query, a.positions}, a.attention);
-  apply_linear(pool_, a.attention, {{w.attention_output, a.update}});
-  a.hidden += a.update;
-
-  rms_norm(a.hidden, w.feed_forward_norm, p.rms_epsilon, a.normed);
-  apply_linear(pool_, a.normed, {{w.gate, a.gate}, {w.up, a.up}});
-  swiglu(pool_, a.gate, a.up);
-  apply_linear(pool_, a.gate, {{w.down, a.update}});
-  a.hidden += a.update;
+    rms_norm(a.hidden, w.feed_forward_norm, epsilon, a.normed);
+    apply_linear(pool_, a.normed, {{w.gate, a.gate}, {w.up, a.up}});
+    swiglu(pool_, a.gate, a.up);
+    apply_linear(pool_, a.gate, {{w.down, a.update}});
+    a.hidden += a.update;
+  }
 }
 
-// Rotates queries and keys and puts keys and values into the cache.
-void Engine::append_rows(RaggedCache& cache, Index layer, Activations& a) {
+// Every chunk's rows go into its cache, then its queries read from it.
+void Engine::attend_layer(std::span<const SequenceChunk> chunks, Index layer, Activations& a) {
   const Hyperparameters& p = model_.parameters();
-  for (Index t = 0; t < a.query.rows(); ++t) {
+  const bool observed = std::any_of(chunks.begin(), chunks.end(), [](const SequenceChunk& chunk) {
+    return static_cast<bool>(chunk.observer);
+  });
+  if (observed) a.pre_rope_query = a.query;
+  a.attention.resize(a.query.rows(), p.query_heads * p.value_dim);
+  std::vector<SequenceAttention> sequences;
+  Index first = 0;
+  for (const SequenceChunk& chunk : chunks) {
+    const Index tokens = std::ssize(chunk.tokens);
+    append_rows(chunk.cache, layer, first, tokens, a);
+    const auto positions = std::span(a.positions).subspan(to_size(first), to_size(tokens));
+    if (chunk.observer) {
+      chunk.observer({layer, positions, a.pre_rope_query.middleRows(first, tokens),
+                      a.query.middleRows(first, tokens)});
+    }
+    sequences.push_back({chunk.cache,
+                         {a.query.middleRows(first, tokens), positions},
+                         MatrixView(a.attention.row(first).data(), tokens, a.attention.cols(),
+                                    Eigen::OuterStride<>(a.attention.cols()))});
+    first += tokens;
+  }
+  attend(pool_, scratch_, layer, p.query_heads, sequences);
+}
+
+// Rotates queries and keys of one chunk and puts keys and values into its cache.
+void Engine::append_rows(RaggedCache& cache, Index layer, Index first, Index tokens,
+                         Activations& a) {
+  const Hyperparameters& p = model_.parameters();
+  for (Index t = first; t < first + tokens; ++t) {
     for (Index h = 0; h < p.query_heads; ++h) {
       a.rotation.rotate(a.query.row(t).data() + h * p.key_dim, t);
     }
@@ -139,21 +183,36 @@ void Engine::append_rows(RaggedCache& cache, Index layer, Activations& a) {
       a.rotation.rotate(a.key.row(t).data() + h * p.key_dim, t);
     }
   }
+  const auto positions = std::span(a.positions).subspan(to_size(first), to_size(tokens));
   for (Index h = 0; h < p.kv_heads; ++h) {
-    cache.append(layer, h, a.positions, a.key.middleCols(h * p.key_dim, p.key_dim),
-                 a.value.middleCols(h * p.value_dim, p.value_dim));
+    cache.append(layer, h, positions, a.key.block(first, h * p.key_dim, tokens, p.key_dim),
+                 a.value.block(first, h * p.value_dim, tokens, p.value_dim));
   }
 }
 
-Matrix Engine::compute_logits(const Matrix& hidden, std::span<const Index> rows) {
+std::vector<Matrix> Engine::compute_logits(std::span<const SequenceChunk> chunks,
+                                           const Matrix& hidden) {
   const Hyperparameters& p = model_.parameters();
+  std::vector<Index> rows;
+  Index first = 0;
+  for (const SequenceChunk& chunk : chunks) {
+    for (const Index row : chunk.logit_rows) rows.push_back(first + row);
+    first += std::ssize(chunk.tokens);
+  }
   Matrix chosen(std::ssize(rows), p.embedding);
   for (Index i = 0; i < chosen.rows(); ++i) chosen.row(i) = hidden.row(rows[to_size(i)]);
   Matrix normed;
   rms_norm(chosen, model_.output_norm(), p.rms_epsilon, normed);
   Matrix logits;
   apply_linear(pool_, normed, {{model_.output(), logits}});
-  return logits;
+  std::vector<Matrix> parts;
+  first = 0;
+  for (const SequenceChunk& chunk : chunks) {
+    const Index count = std::ssize(chunk.logit_rows);
+    parts.emplace_back(logits.middleRows(first, count));
+    first += count;
+  }
+  return parts;
 }
 
 Vector Engine::prefill(RaggedCache& cache, std::span<const TokenId> tokens, Index chunk,

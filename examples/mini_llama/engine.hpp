@@ -21,8 +21,8 @@ namespace mini_llama {
 struct LayerQueries {
   Index layer;
   std::span<const std::int32_t> positions;  // [token]
-  const Matrix& pre_rope;                   // [tokens, query heads * key_dim]
-  const Matrix& post_rope;                  // the same shape
+  ConstMatrixRef pre_rope;                  // [tokens, query heads * key_dim]
+  ConstMatrixRef post_rope;                 // the same shape
 };
 
 // Called once per layer and chunk, in order, from the calling thread. An exception ends the pass.
@@ -30,6 +30,14 @@ using QueryObserver = std::function<void(const LayerQueries&)>;
 
 // Tokens done and to do. An exception (to cancel, say) ends the pass.
 using Progress = std::function<void(Index done, Index total)>;
+
+// What Engine::forward takes, of one sequence among several.
+struct SequenceChunk {
+  RaggedCache& cache;
+  std::span<const TokenId> tokens;
+  std::span<const Index> logit_rows;
+  QueryObserver observer;
+};
 
 // Runs a model over sequences, each of which is a RaggedCache. Same result for any number of
 // threads. The model must outlive the engine. One call at a time.
@@ -54,6 +62,13 @@ class Engine {
   Matrix forward(RaggedCache& cache, std::span<const TokenId> tokens,
                  std::span<const Index> logit_rows, const QueryObserver& observer = {});
 
+  // forward() for several sequences at once, which stand where they like: the weights are read once
+  // for all. Each gets what it would get alone up to the rounding of matrix products, whose order
+  // of summation depends on the number of tokens. Returns the logits of each. Throws ArgumentError
+  // also for no sequence and for the same cache twice; if anything fails all caches are as they
+  // were.
+  std::vector<Matrix> forward(std::span<const SequenceChunk> chunks);
+
   // As forward, in chunks of `chunk` tokens, and returns the logits [vocabulary] after the last
   // token. If a chunk fails, those before it stay in the cache.
   Vector prefill(RaggedCache& cache, std::span<const TokenId> tokens, Index chunk = 256,
@@ -70,9 +85,10 @@ class Engine {
 
   void check_arguments(const RaggedCache& cache, std::span<const TokenId> tokens,
                        std::span<const Index> logit_rows) const;
-  void run_layer(RaggedCache& cache, Index layer, Activations& a, const QueryObserver& observer);
-  void append_rows(RaggedCache& cache, Index layer, Activations& a);
-  Matrix compute_logits(const Matrix& hidden, std::span<const Index> rows);
+  void run_layers(std::span<const SequenceChunk> chunks, Activations& a);
+  void attend_layer(std::span<const SequenceChunk> chunks, Index layer, Activations& a);
+  void append_rows(RaggedCache& cache, Index layer, Index first, Index tokens, Activations& a);
+  std::vector<Matrix> compute_logits(std::span<const SequenceChunk> chunks, const Matrix& hidden);
 
   const Model& model_;
   ThreadPool pool_;

@@ -83,6 +83,13 @@ class DecodeEvictor {
   bool needs_pre_rope() const { return evidence_.needs_pre_rope(); }
   bool needs_post_rope() const { return evidence_.needs_post_rope(); }
 
+  /// Whether make_room(incoming) has something to do: at the limit, or after the interval, when it
+  /// may still find every row within its target. For evidence that is worth making only then.
+  bool due(std::int64_t incoming) const {
+    require(incoming >= 0, "incoming", incoming, ">=", 0);
+    return over_limit(incoming) || interval_over();
+  }
+
   /// Makes room for `incoming` rows in every head of `cache`, which shows the rows held now: evicts
   /// if that is due and moves the kept rows to the front, with their positions and with what was
   /// collected for each row. Returns whether it did; head h holds kept.count(h) rows then. With 0
@@ -118,12 +125,10 @@ class DecodeEvictor {
   requires(R::space == S) bool select(R& res, typename R::selection_type& kept,
                                       const KvView<T, S>& cache, std::int64_t incoming,
                                       const Evidence<S>& given = {}, const A& allocator = {}) {
-    require(incoming >= 0, "incoming", incoming, ">=", 0);
     require_rows(cache, 0);
+    if (!due(incoming)) return false;
+    const bool over = over_limit(incoming);
     const RowLayout<> rows = cache.layout().host();
-    const bool over = detail::exceeds_limit(schedule_, rows, incoming);
-    const bool due = schedule_.interval > 0 && seen_ - last_ >= schedule_.interval;
-    if (!over && !due) return false;
     plan(res, cache, incoming, detail::floor_of_allocator(allocator));
     std::int64_t planned = 0;
     for (const std::int64_t share : shares_) planned += share;
@@ -248,6 +253,19 @@ class DecodeEvictor {
       options.window = detail::window_of(policy, BasicDecodeEvidence<S>::default_window);
     }
     return options;
+  }
+
+  bool over_limit(std::int64_t incoming) const {
+    std::int64_t longest = 0;
+    std::int64_t total = 0;
+    for (const std::int64_t rows : rows_) {
+      longest = std::max(longest, rows);
+      total += rows;
+    }
+    return detail::exceeds_limit(schedule_, longest, total, shape_.kv_heads, incoming);
+  }
+  bool interval_over() const {
+    return schedule_.interval > 0 && seen_ - last_ >= schedule_.interval;
   }
 
   Protect protect() const {

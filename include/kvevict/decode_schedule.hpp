@@ -68,11 +68,12 @@ struct DecodeHeads {
   std::int64_t incoming;
 };
 
-/// Whether `incoming` more rows in every head would exceed the limit.
-inline bool exceeds_limit(const DecodeSchedule& schedule, const RowLayout<>& rows,
-                          std::int64_t incoming) {
-  return rows.longest() + incoming > schedule.most_rows() ||
-         rows.total() + rows.heads() * incoming > rows.heads() * schedule.row_limit;
+/// Whether `incoming` more rows in every one of `heads` heads, the longest of which has `longest`
+/// rows and all together `total`, would exceed the limit.
+inline bool exceeds_limit(const DecodeSchedule& schedule, std::int64_t longest, std::int64_t total,
+                          std::int64_t heads, std::int64_t incoming) {
+  return longest + incoming > schedule.most_rows() ||
+         total + heads * incoming > heads * schedule.row_limit;
 }
 
 /// Throws a budget error unless what must be kept and what comes in fit the limit together.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "core/errors.hpp"
 #include "decode/engine.hpp"
 #include "kvevict/allocators/adaptive.hpp"
 #include "kvevict/allocators/pyramid.hpp"
@@ -208,6 +209,32 @@ TEST_CASE("with nothing incoming only what is due is done", "[decode]") {
   engine.keep(kept);
   CHECK(engine.rows(0) == 10);
   CHECK(engine.differences() == 0);
+}
+
+TEST_CASE("what is due is known before", "[decode]") {
+  const DecodeSchedule at_limit{.row_limit = 20, .slack = 4};
+  const DecodeSchedule ragged{.row_limit = 20, .slack = 4, .head_limit = 35};
+  const DecodeSchedule at_times{.row_limit = 60, .interval = 7, .target = Budget::rows(12)};
+  for (const DecodeSchedule& schedule : {at_limit, ragged, at_times}) {
+    Evictor evictor(named("KNorm"), shape.decode(), schedule);
+    Engine<float> engine(CacheLayout::per_head, shape, 16);
+    TestResources res({.threads = 1});
+    Selection kept;
+    int evictions = 0;
+    for (int step = 0; step < 200; ++step) {
+      const std::int64_t incoming = step % 5;
+      const bool due = evictor.due(incoming);
+      const bool evicted = decode_step(res, evictor, engine, kept, incoming, {},
+                                       GlobalBudget{.allow_incomparable = true});
+      // Only the interval may find nothing to do.
+      if (evicted) REQUIRE(due);
+      if (due && schedule.interval == 0) REQUIRE(evicted);
+      evictions += evicted ? 1 : 0;
+    }
+    CHECK(evictions > 20);
+    CHECK(evictions < 150);
+    CHECK(kvevict_test::refused([&] { evictor.due(-1); }).substr(0, 8) == "incoming");
+  }
 }
 
 TEST_CASE("ragged heads share a limit and never outgrow their room", "[decode]") {

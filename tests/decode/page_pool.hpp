@@ -37,6 +37,7 @@ class PagePool {
   PagePool& operator=(const PagePool&) = delete;
 
   const kvevict::PageTable<>& table() const { return table_; }
+  const std::vector<std::int32_t>& ids() const { return ids_; }
   std::int64_t pages() const { return table_.pages; }
   std::int64_t page_rows() const { return page_rows_; }
 

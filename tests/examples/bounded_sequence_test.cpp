@@ -18,6 +18,7 @@
 #include "core/errors.hpp"
 #include "mini_llama/error.hpp"
 #include "mini_llama_tiny_model.hpp"
+#include "model_eviction/key_evidence.hpp"
 #include "model_eviction/model_evidence.hpp"
 
 namespace {
@@ -68,6 +69,15 @@ Matrix read(kvevict::CpuResources& res, BoundedSequence& sequence,
   return logits;
 }
 
+// Query filters of all heads, from the queries of a prompt.
+std::vector<float> filters_of(kvevict::CpuResources& res, Engine& engine,
+                              const std::vector<TokenId>& prompt) {
+  demo::QueryCapture queries(engine.model().parameters(), std::ssize(prompt));
+  auto cache = engine.make_cache(RowType::float32);
+  engine.prefill(cache, prompt, 16, {}, queries.observer());
+  return demo::query_filters(res, queries.post_rope_view(), 4);
+}
+
 TokenId top_of(const Matrix& logits) {
   Index top = 0;
   logits.row(0).maxCoeff(&top);
@@ -110,16 +120,13 @@ TEST_CASE("a model generates within its limit, with every policy", "[examples]")
   const Model model = tiny_model();
   Engine engine(model, 2);
   kvevict::CpuResources res({.threads = 2});
+  const std::vector<TokenId> prompt = random_tokens(100, 1);
   const auto projection = demo::projection_of(res, model);
+  const std::vector<float> filters = filters_of(res, engine, prompt);
   kvevict::Evidence<> given;
   given.output_projection = projection.view();
-  const std::vector<TokenId> prompt = random_tokens(100, 1);
+  given.query_filter = {kvevict::MatrixView<const float>::packed(filters.data(), 4, 10)};
   for (const AnyPolicy& policy : AnyPolicy::all()) {
-    // What no evictor can collect from queries.
-    if (policy.needs().contains(kvevict::EvidenceKind::query_filter) ||
-        policy.needs().contains(kvevict::EvidenceKind::keys_before_rope)) {
-      continue;
-    }
     for (const BudgetKind budget : {BudgetKind::uniform, BudgetKind::global}) {
       INFO(policy.name() << " " << static_cast<int>(budget));
       const RowType type = budget == BudgetKind::uniform ? RowType::float32 : RowType::float16;
@@ -184,6 +191,47 @@ TEST_CASE("several sequences at once are the same alone", "[examples]") {
       const TokenId first = top_of(read(res, alone, random_tokens(20 + 31 * i, 5 + i)));
       CHECK(go_on(res, alone, first, 60) == got[i]);
     }
+  }
+}
+
+TEST_CASE("sequences of different policies and lengths fed together are the same alone",
+          "[examples]") {
+  const Model model = tiny_model();
+  Engine engine(model, 2);
+  kvevict::CpuResources res({.threads = 2});
+  // A matrix product of up to four tokens has the same bits for each of them.
+  const std::vector<const char*> names = {"H2O", "Jacap", "LeverageScore", "SnapKV"};
+  const auto sequence_of = [&](unsigned i) {
+    const BudgetKind budget = i % 2 == 0 ? BudgetKind::uniform : BudgetKind::global;
+    return BoundedSequence(engine, RowType::float32, AnyPolicy::named(names[i]),
+                           limit_of(30, budget));
+  };
+  std::vector<BoundedSequence> together;
+  std::vector<std::vector<float>> got(names.size());
+  std::vector<TokenId> token;
+  for (unsigned i = 0; i < names.size(); ++i) {
+    together.push_back(sequence_of(i));
+    token.push_back(top_of(read(res, together[i], random_tokens(20 + 31 * i, 5 + i))));
+  }
+  const Index row = 0;
+  for (int step = 0; step < 60; ++step) {
+    std::vector<demo::BoundedChunk> chunks;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      chunks.push_back({together[i], {&token[i], 1}, {&row, 1}});
+    }
+    const std::vector<Matrix> logits = demo::forward_together(res, engine, chunks);
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      got[i].insert(got[i].end(), logits[i].data(), logits[i].data() + logits[i].size());
+      token[i] = static_cast<TokenId>((top_of(logits[i]) + 7 * step) % 200);
+    }
+  }
+  for (unsigned i = 0; i < names.size(); ++i) {
+    INFO(names[i]);
+    BoundedSequence alone = sequence_of(i);
+    const TokenId first = top_of(read(res, alone, random_tokens(20 + 31 * i, 5 + i)));
+    CHECK(go_on(res, alone, first, 60) == got[i]);
+    CHECK(together[i].next_position() == alone.next_position());
+    CHECK(together[i].save(res) == alone.save(res));
   }
 }
 

@@ -270,6 +270,102 @@ TEST_CASE("mini_llama engine: a pass that fails leaves the cache as it was", "[m
   CHECK(engine.decode(cache, 3) == engine.decode(copy, 3));
 }
 
+TEST_CASE("mini_llama engine: several sequences at once get what each gets alone", "[mini_llama]") {
+  const Model model = load(TinyModel());
+  Engine engine(model, 2);
+  struct Sequence {
+    RaggedCache cache;
+    std::vector<TokenId> tokens;
+    std::vector<Index> rows;
+    std::vector<Matrix> observed;
+  };
+  // Different places, ragged heads, lengths of one token and of several tiles, both row types, no
+  // logits at all.
+  std::vector<Sequence> together;
+  for (const Index before : {0, 7, 60, 33}) {
+    const auto number = static_cast<Index>(together.size());
+    Sequence sequence{engine.make_cache(number == 2 ? RowType::float16 : RowType::float32),
+                      random_tokens(number == 3 ? 70 : 1 + 2 * number, 20),
+                      {},
+                      {}};
+    if (before > 0) engine.prefill(sequence.cache, random_tokens(before, 21));
+    if (number == 2) {
+      for (Index layer = 0; layer < 2; ++layer) sequence.cache.shrink(layer, 1, 5 + 3 * layer);
+    }
+    if (number != 1) sequence.rows = {0, std::ssize(sequence.tokens) - 1};
+    together.push_back(std::move(sequence));
+  }
+  std::vector<Sequence> alone = together;
+  std::vector<SequenceChunk> chunks;
+  for (Sequence& one : together) {
+    chunks.push_back({one.cache, one.tokens, one.rows, [&one](const LayerQueries& q) {
+                        one.observed.push_back(q.pre_rope);
+                        one.observed.push_back(q.post_rope);
+                      }});
+  }
+  const std::vector<Matrix> logits = engine.forward(chunks);
+  REQUIRE(logits.size() == 4);
+  for (std::size_t i = 0; i < alone.size(); ++i) {
+    INFO(i);
+    Sequence& one = alone[i];
+    const double tolerance = i == 2 ? half_tolerance : fp32_tolerance;
+    const Matrix want =
+        engine.forward(one.cache, one.tokens, one.rows, [&one](const LayerQueries& q) {
+          one.observed.push_back(q.pre_rope);
+          one.observed.push_back(q.post_rope);
+        });
+    REQUIRE(logits[i].rows() == std::ssize(one.rows));
+    if (want.size() > 0) CHECK(max_difference(logits[i], want) < tolerance);
+    CHECK(together[i].cache.next_position() == one.cache.next_position());
+    CHECK(together[i].cache.bytes() == one.cache.bytes());
+    REQUIRE(together[i].observed.size() == 4);
+    for (std::size_t k = 0; k < 4; ++k) {
+      CHECK(max_difference(together[i].observed[k], one.observed[k]) < tolerance);
+    }
+    const Vector next = engine.decode(together[i].cache, 9);
+    CHECK(max_difference(next.transpose(), engine.decode(one.cache, 9).transpose()) < tolerance);
+  }
+}
+
+TEST_CASE("mini_llama engine: a batch that fails leaves every cache as it was", "[mini_llama]") {
+  const Model model = load(TinyModel());
+  Engine engine(model, 2);
+  std::vector<RaggedCache> caches(2, engine.make_cache(RowType::float32));
+  for (RaggedCache& cache : caches) engine.prefill(cache, random_tokens(5, 22));
+  const std::vector<RaggedCache> before = caches;
+  const auto tokens = random_tokens(3, 23);
+  const auto failing = [](const LayerQueries& q) {
+    if (q.layer == 1) throw std::runtime_error("observer failed");
+  };
+  const TokenId unknown = 200;
+  CHECK(throws_with<std::runtime_error>(
+      [&] {
+        engine.forward(std::vector<SequenceChunk>{{caches[0], tokens, {}, {}},
+                                                  {caches[1], tokens, {}, failing}});
+      },
+      {"observer failed"}));
+  CHECK(throws_with<ArgumentError>(
+      [&] {
+        engine.forward(std::vector<SequenceChunk>{{caches[0], tokens, {}, {}},
+                                                  {caches[1], {&unknown, 1}, {}, {}}});
+      },
+      {"token id is 200"}));
+  CHECK(throws_with<ArgumentError>(
+      [&] {
+        engine.forward(std::vector<SequenceChunk>{
+            {caches[1], tokens, {}, {}}, {caches[0], tokens, {}, {}}, {caches[1], tokens, {}, {}}});
+      },
+      {"sequences 0 and 2 are the same cache"}));
+  CHECK(throws_with<ArgumentError>([&] { engine.forward(std::span<const SequenceChunk>{}); },
+                                   {"no sequence"}));
+  for (std::size_t i = 0; i < caches.size(); ++i) {
+    CHECK(caches[i].next_position() == 5);
+    CHECK(caches[i].bytes() == before[i].bytes());
+    RaggedCache copy = before[i];
+    CHECK(engine.decode(caches[i], 3) == engine.decode(copy, 3));
+  }
+}
+
 TEST_CASE("mini_llama engine: progress counts tokens and can cancel", "[mini_llama]") {
   const Model model = load(TinyModel());
   const auto tokens = random_tokens(20, 9);

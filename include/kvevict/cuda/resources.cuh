@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "kvevict/core/memory_space.hpp"
 #include "kvevict/core/selection.hpp"
@@ -100,6 +101,19 @@ class Resources {
   void reset_nan_scores() { clear(counters_.data(), sizeof(Counters::nan_scores)); }
   /// Nothing: reading the report waits, which only `report()` does.
   void deliver_report(Selection&) const {}
+
+  /// Copies a selection that was made on the host, such as the rows of the blocks that an engine
+  /// keeps, to the device. `from` must live until the stream has come so far.
+  void upload_selection(const kvevict::Selection& from, Selection& to) {
+    std::vector<std::int64_t> counts;
+    for (std::int64_t h = 0; h < from.heads(); ++h) counts.push_back(from.count(h));
+    make_room(to, counts);
+    if (from.total() == 0) return;
+    require_success(cudaMemcpyAsync(to.indices_data(), from.indices().data(),
+                                    static_cast<std::size_t>(from.total()) * sizeof(std::int32_t),
+                                    cudaMemcpyHostToDevice, stream_),
+                    "cudaMemcpyAsync");
+  }
 
   void make_room(Selection& kept, std::span<const std::int64_t> counts) {
     kept.reshape(stream_, counts,
