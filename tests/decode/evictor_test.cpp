@@ -313,25 +313,39 @@ TEST_CASE("a ragged head at its room evicts although the total is low", "[decode
 
 TEST_CASE("long sequences and short ones through one object", "[decode]") {
   const IdentityProjection projection(shape);
+  const DecodeSchedule even{.row_limit = 16, .slack = 2, .protect = {.sinks = 1}};
+  const DecodeSchedule ragged{
+      .row_limit = 16, .slack = 2, .head_limit = 40, .protect = {.sinks = 1}};
   for (const TestPolicy& policy : decode_policies()) {
-    INFO(policy.name());
-    const DecodeSchedule schedule{.row_limit = 16, .slack = 2, .protect = {.sinks = 1}};
-    Evictor reused(policy, shape.decode(), schedule, short_memory());
-    TestResources res({.threads = 2});
-    Selection kept;
-    std::uint64_t seed = 10;
-    for (const int length : {200, 3, 17, 60, 1, 90}) {
-      Evictor fresh(policy, shape.decode(), schedule, short_memory());
-      Engine<float> one(CacheLayout::hnd, shape, ++seed);
-      Engine<float> other(CacheLayout::hnd, shape, seed);
-      reused.reset();
-      for (int step = 0; step < length; ++step) {
-        decode_step(res, reused, one, kept, 1, projection.evidence());
-        decode_step(res, fresh, other, kept, 1, projection.evidence());
-        REQUIRE(one.held(0) == other.held(0));
-        REQUIRE(one.held(1) == other.held(1));
+    for (const DecodeSchedule& schedule : {even, ragged}) {
+      INFO(policy.name() << " " << schedule.ragged());
+      Evictor reused(policy, shape.decode(), schedule, short_memory());
+      TestResources res({.threads = 2});
+      Selection kept;
+      Selection other_kept;
+      const auto step = [&](Evictor& evictor, Engine<float>& engine, Selection& rows) {
+        if (schedule.ragged()) {
+          decode_step(res, evictor, engine, rows, 1, projection.evidence(),
+                      GlobalBudget{.allow_incomparable = true});
+        } else {
+          decode_step(res, evictor, engine, rows, 1, projection.evidence());
+        }
+      };
+      std::uint64_t seed = 10;
+      for (const int length : {200, 3, 17, 60, 1, 90}) {
+        Evictor fresh(policy, shape.decode(), schedule, short_memory());
+        Engine<float> one(CacheLayout::per_head, shape, ++seed);
+        Engine<float> other(CacheLayout::per_head, shape, seed);
+        reused.reset();
+        for (int n = 0; n < length; ++n) {
+          step(reused, one, kept);
+          step(fresh, other, other_kept);
+          REQUIRE(one.held(0) == other.held(0));
+          REQUIRE(one.held(1) == other.held(1));
+        }
+        CHECK(reused.next_position() == length);
+        CHECK(reused.save(res) == fresh.save(res));
       }
-      CHECK(reused.next_position() == length);
     }
   }
 }

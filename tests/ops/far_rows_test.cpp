@@ -7,15 +7,21 @@
 
 #include "catch.hpp"
 #include "core/far_memory.hpp"
+#include "core/selections.hpp"
 #include "kvevict/cpu/attention_statistic.hpp"
 #include "kvevict/cpu/capacity.hpp"
 #include "kvevict/cpu/gather.hpp"
+#include "kvevict/cpu/group_reduction.hpp"
 #include "kvevict/cpu/key_direction.hpp"
+#include "kvevict/cpu/merge_rows.hpp"
 #include "kvevict/cpu/query_logits.hpp"
+#include "kvevict/cpu/rerotate_keys.hpp"
 #include "kvevict/cpu/row_norms.hpp"
 #include "kvevict/cpu/row_weighting.hpp"
+#include "kvevict/cpu/running_mass.hpp"
 #include "kvevict/ops/key_direction.hpp"
 #include "kvevict/ops/row_norms.hpp"
+#include "kvevict/policies/h2o.hpp"
 #include "ops/op_runs.hpp"
 #include "ops/rows_case.hpp"
 
@@ -177,5 +183,87 @@ TEST_CASE("compaction beyond 2^33 elements", "[ops][far]") {
         }
       }
     }
+  }
+}
+
+namespace {
+
+// What `write` makes of rows that lie far apart is what it makes of them together.
+template <class Write>
+void check_written(Write&& write) {
+  for (int form = 0; form < 4; ++form) {
+    FarCase c(form);
+    const RowsCase<half> before = c.near.copy();
+    write(c.near.writable());
+    write(c.far);
+    INFO("form " << form);
+    int changed = 0;
+    for (std::int64_t h = 0; h < heads; ++h) {
+      for (std::int64_t i = 0; i < rows; ++i) {
+        for (std::int64_t d = 0; d < dim; ++d) {
+          const half near = c.near.view().head(h)(i, d);
+          REQUIRE(c.far.head(h)(i, d).bits == near.bits);
+          changed += near.bits == before.view().head(h)(i, d).bits ? 0 : 1;
+        }
+      }
+    }
+    CHECK(changed > 0);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("keys beyond 2^33 elements are turned", "[ops][far]") {
+  const kvevict::Rope rope{.theta = 50.0, .rotary_dim = 4};
+  const std::vector<std::int32_t> from = {5, 9, 40, 41, 0, 1, 2, 70, 3, 8, 9, 1000};
+  check_written([&](const RowsView<half>& keys) {
+    kvevict::CpuResources res({.threads = 2});
+    rerotate_keys(res, keys, kvevict::Positions<>::packed(from.data()),
+                  kvevict::Positions<>::consecutive(), rope);
+  });
+}
+
+TEST_CASE("values beyond 2^33 elements are merged", "[ops][far]") {
+  const kvevict::Selection kept = selection_of({{0, 2}, {1, 3}, {2, 3}});
+  const RowsCase<half> keys(RowsForm::head_first, {rows, rows, rows}, dim, 9);
+  check_written([&](const RowsView<half>& values) {
+    kvevict::CpuResources res({.threads = 2});
+    merge_rows(res, kept.view(), keys.view(), values, {});
+  });
+  // Evicted rows are attended to more than the others together, so that each is merged.
+  std::vector<float> attention(heads * rows, 1.0f);
+  for (const std::size_t evicted : {1, 4, 6, 8, 9}) attention[evicted] = 9.0f;
+  check_written([&](const RowsView<half>& values) {
+    kvevict::CpuResources res({.threads = 2});
+    merge_following_rows(res, kept.view(), kvevict::Positions<>::consecutive(),
+                         kvevict::ScoreView<>{attention.data(), RowLayout<>::uniform(heads, rows)},
+                         values, {});
+  });
+  // Keys that lie far apart decide as those together.
+  FarCase c(1);
+  RowsCase<half> values(RowsForm::head_first, {rows, rows, rows}, dim, 10);
+  RowsCase<half> want = values.copy();
+  kvevict::CpuResources res({.threads = 2});
+  merge_rows(res, kept.view(), RowsView<const half>(c.far), values.writable(), {});
+  merge_rows(res, kept.view(), c.near.view(), want.writable(), {});
+  for (std::size_t i = 0; i < want.memory().size(); ++i) {
+    REQUIRE(values.memory()[i].bits == want.memory()[i].bits);
+  }
+}
+
+TEST_CASE("attention mass from keys beyond 2^33 elements", "[ops][far]") {
+  const std::vector<float> queries = random_values(Shape::normal, heads * 3 * dim, 11);
+  const kvevict::QueryWindow<> window{kvevict::QueriesView<>::packed(queries.data(), heads, 3, dim),
+                                      kvevict::QueryPositions<>::consecutive(1)};
+  for (int form = 0; form < 4; ++form) {
+    FarCase c(form);
+    const auto mass_of = [&](const RowsView<const half>& keys) {
+      kvevict::CpuResources res({.threads = 2});
+      kvevict::H2O::State state(kvevict::H2O{});
+      state.observe(res, kvevict::KvView<const half>(keys, keys), window);
+      const float* mass = state.mass().data;
+      return std::vector<float>(mass, mass + heads * rows);
+    };
+    CHECK(same_bits(mass_of(RowsView<const half>(c.far)), mass_of(c.near.view())));
   }
 }
