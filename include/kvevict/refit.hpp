@@ -43,7 +43,7 @@ namespace kvevict {
 /// rows], empty unless the mass becomes a bias. Throws invalid_argument for options and shapes and
 /// unsupported for quantised rows; nothing is written then. For n probes, N rows and B kept ones: 4
 /// n N d flops for the target and up to three fits of 2 n B min(n, B) flops; fp32 products,
-/// factorisation in double. Memory for each thread: n (128 + B + 4 d) + 2 min(n, B)^2 numbers,
+/// factorisation in double. Memory for each thread: n (128 + 2 B + 5 d) + 2 min(n, B)^2 numbers,
 /// never n x N; beyond that Eigen allocates packing buffers for products of more than about 128
 /// probes or rows.
 template <class R, class T>

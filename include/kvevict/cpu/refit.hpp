@@ -109,7 +109,7 @@ void refit_rows_impl(Resources& res, SelectionView<> kept, const RowsView<const 
     }
 
     HeadRefit<T> refit(s, shape, rows, indices, scale, options);
-    refit.fit(RefitKind::none, 0);
+    refit.evict();
     const RefitErrors evicted = refit.errors();
     account.evict_error = account.error = static_cast<float>(evicted.all);
     // Candidates from the fullest to the plainest; the checked error puts them in order.

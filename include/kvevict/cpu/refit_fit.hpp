@@ -12,12 +12,13 @@ namespace kvevict::cpu {
 
 /// Memory of the linear systems of a refit, of min(rows, fitted) unknowns.
 struct RefitSystem {
-  float* gram = nullptr;      ///< [unknowns][unknowns]
-  double* matrix = nullptr;   ///< [unknowns][unknowns]
-  double* right = nullptr;    ///< [max(value dim, 1)][unknowns]
-  float* solution = nullptr;  ///< [unknowns][value dim]
-  double* dual = nullptr;     ///< [4][probes]
-  double* slopes = nullptr;   ///< [rows]
+  float* gram = nullptr;        ///< [unknowns][unknowns]
+  double* matrix = nullptr;     ///< [unknowns][unknowns]
+  double* right = nullptr;      ///< [max(value dim, 1)][unknowns]
+  float* solution = nullptr;    ///< [unknowns][value dim]
+  double* dual = nullptr;       ///< [4][probes]
+  double* slopes = nullptr;     ///< [rows]
+  bool* solved_free = nullptr;  ///< [rows]
 };
 
 /// Row-major lower storage is the upper half of the column-major matrix. Factorises in place.
@@ -69,8 +70,9 @@ inline double dot_in_lanes(const float* a, const double* b, std::int64_t n) {
 /// Solved in the dual, where the bounds are part of a smooth convex function: with y over the
 /// probes, weights_j = max(0, 1 + a_j . y) and y minimises
 ///   ridge/2 |y|^2 + sum_j h(a_j . y) - e . y,   h'(t) = max(-1, t),   e = 1 - sum_j a_j.
-/// Newton's method with halved steps ends after finitely many: a handful on real heads. Each takes
-/// one factorisation of min(rows, fitted) unknowns, the Gram of the shares being computed once.
+/// Newton's method with halved steps ends after finitely many: a handful on real heads, each of a
+/// pass over the shares. Only steps with other rows at their bound take a factorisation of
+/// min(rows, fitted) unknowns: most heads one in all, the rest refines what the fp32 Gram left.
 class MassFit {
  public:
   MassFit(const MatrixMap<const float>& share, std::int64_t fitted, double ridge,
@@ -96,11 +98,12 @@ class MassFit {
       const float* row = share_.data() + j * share_.cols();
       for (std::int64_t i = 0; i < fitted_; ++i) missing_[i] -= static_cast<double>(row[i]);
     }
+    factorised_ = false;
     double value = evaluate();
     for (int iteration = 0; iteration < most_iterations; ++iteration) {
       // The weights are off by at most |gradient| / ridge times the length of a row, itself below
       // the square root of the probes.
-      const double length = VectorMap<const double>(gradient_, fitted_).norm();
+      const double length = steepness();
       if (!std::isfinite(length)) return false;
       if (length <= precision * ridge_ / std::sqrt(static_cast<double>(fitted_))) break;
       if (!newton_step()) return false;
@@ -140,39 +143,56 @@ class MassFit {
     return value;
   }
 
-  /// step = -(ridge I + sum over free rows of a a^T)^-1 gradient.
-  bool newton_step() {
-    const bool over_probes = fitted_ <= rows_;
+  double steepness() const { return VectorMap<const double>(gradient_, fitted_).norm(); }
+
+  bool over_probes() const { return fitted_ <= rows_; }
+
+  /// Factorises ridge I + sum over free rows of a a^T, or the same over rows, unless that is what
+  /// the last step left.
+  bool factorise_free() {
+    bool same = factorised_;
+    for (std::int64_t j = 0; j < rows_; ++j) {
+      same = same && system_.solved_free[j] == is_free(j);
+      system_.solved_free[j] = is_free(j);
+    }
+    if (same) return true;
     const std::int64_t unknowns = std::min(rows_, fitted_);
     auto matrix = map_matrix(system_.matrix, unknowns, unknowns);
     matrix.triangularView<Eigen::Lower>() =
         map_matrix<const float>(system_.gram, unknowns, unknowns).cast<double>();
-    VectorMap<double> right(system_.right, unknowns);
-    if (over_probes) {
-      for (std::int64_t j = 0; j < rows_; ++j) {
-        if (is_free(j)) continue;
-        for (std::int64_t i = 0; i < fitted_; ++i) {
-          const double value = row(j)[i];
-          for (std::int64_t k = 0; k <= i; ++k)
-            matrix(i, k) -= value * static_cast<double>(row(j)[k]);
-        }
-      }
-      right = -VectorMap<const double>(gradient_, fitted_);
-    } else {
-      for (std::int64_t j = 0; j < rows_; ++j) {
-        if (is_free(j)) {
-          right[j] = -dot_in_lanes(row(j), gradient_, fitted_);
-          continue;
-        }
-        right[j] = 0.0;
+    for (std::int64_t j = 0; j < rows_; ++j) {
+      if (is_free(j)) continue;
+      if (!over_probes()) {
         matrix.row(j).head(j).setZero();
         matrix.col(j).tail(rows_ - j).setZero();
+        continue;
+      }
+      for (std::int64_t i = 0; i < fitted_; ++i) {
+        const double value = row(j)[i];
+        for (std::int64_t k = 0; k <= i; ++k) {
+          matrix(i, k) -= value * static_cast<double>(row(j)[k]);
+        }
       }
     }
     matrix.diagonal().array() += ridge_;
-    if (!factorise(system_.matrix, unknowns)) return false;
+    factorised_ = factorise(system_.matrix, unknowns);
+    return factorised_;
+  }
+
+  /// step = -(ridge I + sum over free rows of a a^T)^-1 gradient.
+  bool newton_step() {
+    if (!factorise_free()) return false;
+    const std::int64_t unknowns = std::min(rows_, fitted_);
+    VectorMap<double> right(system_.right, unknowns);
+    if (over_probes()) {
+      right = -VectorMap<const double>(gradient_, fitted_);
+    } else {
+      for (std::int64_t j = 0; j < rows_; ++j) {
+        right[j] = is_free(j) ? -dot_in_lanes(row(j), gradient_, fitted_) : 0.0;
+      }
+    }
     solve_factorised(system_.matrix, unknowns, 1, system_.right);
-    if (over_probes) {
+    if (over_probes()) {
       std::copy_n(system_.right, fitted_, step_);
       return true;
     }
@@ -187,8 +207,10 @@ class MassFit {
     return true;
   }
 
-  /// Goes along the step until the function falls; false when it no longer does.
+  /// Goes along the step until the function falls, or its gradient by half, which still shows where
+  /// the function's own differences drown in rounding; false when neither does.
   bool descend(double& value) {
+    const double steep = steepness();
     const double slope =
         VectorMap<const double>(gradient_, fitted_).dot(VectorMap<const double>(step_, fitted_));
     double length = 1.0;
@@ -197,7 +219,7 @@ class MassFit {
       for (std::int64_t i = 0; i < fitted_; ++i) y_[i] += (length - done) * step_[i];
       done = length;
       const double moved = evaluate();
-      if (moved <= value + 1e-4 * length * slope) {
+      if (moved <= value + 1e-4 * length * slope || steepness() <= 0.5 * steep) {
         value = moved;
         return true;
       }
@@ -218,6 +240,7 @@ class MassFit {
   double* gradient_;
   double* step_;
   double* missing_;
+  bool factorised_ = false;  // the matrix is that of the rows in solved_free
 };
 
 /// The direction that takes a bias into the keys: u = argmin over u of the mean over the probes of

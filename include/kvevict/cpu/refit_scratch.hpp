@@ -22,7 +22,9 @@ struct RefitScratch {
   float* keys;            // [kept][dim], as they will be written
   float* values;          // [kept][value dim], likewise
   float* change;          // [kept][value dim]
+  float* shares;          // [kept][probes], parts of the attention over the whole cache
   float* weights;         // [kept][probes]
+  float* plain_residual;  // [probes][value dim], of the kept rows as they were
   float* residual;        // [probes][value dim]
   float* mass_weights;    // [kept]
   bool* pinned;           // [kept]
@@ -49,15 +51,15 @@ class RefitWorkers {
     const std::int64_t unknowns = std::min(shape.kept, shape.probes);
     floats_ = std::int64_t{2} * tile_rows * std::max(shape.dim, shape.value_dim) +
               tile_rows * shape.probes + 2 * shape.probes +
-              shape.kept * (2 * shape.dim + 3 * shape.value_dim + shape.probes + 1) +
-              shape.probes * (shape.dim + 1 + 2 * shape.value_dim) +
+              shape.kept * (2 * shape.dim + 3 * shape.value_dim + 2 * shape.probes + 1) +
+              shape.probes * (shape.dim + 1 + 3 * shape.value_dim) +
               unknowns * (unknowns + shape.value_dim);
     doubles_ = 2 * shape.dim * shape.dim + 2 * shape.dim + 5 * shape.probes + shape.kept +
                unknowns * (unknowns + shape.value_dim);
     float_base_ = scope.carve<float>("refit.floats", workers * floats_);
     double_base_ = scope.carve<double>("refit.doubles", workers * doubles_);
     row_base_ = scope.carve<std::int64_t>("refit.rows", workers * shape.probes);
-    flag_base_ = scope.carve<bool>("refit.pinned", workers * shape.kept);
+    flag_base_ = scope.carve<bool>("refit.flags", workers * 2 * shape.kept);
   }
 
   RefitScratch at(std::int64_t worker) const {
@@ -86,11 +88,13 @@ class RefitWorkers {
     scratch.keys = floats(s.kept * s.dim);
     scratch.values = floats(s.kept * s.value_dim);
     scratch.change = floats(s.kept * s.value_dim);
+    scratch.shares = floats(s.kept * s.probes);
     scratch.weights = floats(s.kept * s.probes);
     scratch.mass_weights = floats(s.kept);
     scratch.probes.queries = floats(s.probes * s.dim);
     scratch.probes.largest = floats(s.probes);
     scratch.probes.target = floats(s.probes * s.value_dim);
+    scratch.plain_residual = floats(s.probes * s.value_dim);
     scratch.residual = floats(s.probes * s.value_dim);
     scratch.system.gram = floats(unknowns * unknowns);
     scratch.system.solution = floats(unknowns * s.value_dim);
@@ -104,7 +108,8 @@ class RefitWorkers {
     scratch.system.dual = doubles(4 * s.probes);
     scratch.system.slopes = doubles(s.kept);
     scratch.probes.rows = row_base_ + worker * s.probes;
-    scratch.pinned = flag_base_ + worker * s.kept;
+    scratch.pinned = flag_base_ + worker * 2 * s.kept;
+    scratch.system.solved_free = scratch.pinned + s.kept;
     return scratch;
   }
 
