@@ -163,6 +163,17 @@ TEST_CASE("DropLoss: rows that say the same can leave", "[policies][probes]") {
   }
 }
 
+TEST_CASE("DropLoss: one budget may serve all heads", "[policies][probes]") {
+  // The larger values are those of the head that loses more.
+  reference::Inputs inputs = reference::random_inputs(
+      {.group = 1, .rows = {50, 50}, .dim = 16, .value_dim = 12, .probes = 8}, 17);
+  for (double& v : inputs.values[1].data) v *= 8.0;
+  const std::vector<float> scores = library_scores(DropLoss{}, inputs);
+  CHECK(*std::max_element(scores.begin() + 50, scores.end()) >
+        *std::max_element(scores.begin(), scores.begin() + 50));
+  CHECK(DropLoss{}.comparable_across_heads());
+}
+
 TEST_CASE("DropLoss: the number and order of probes are of no account", "[policies][probes]") {
   const reference::Inputs inputs = reference::random_inputs(
       {.group = 2, .rows = {90}, .dim = 16, .value_dim = 12, .probes = 7}, 13);

@@ -18,7 +18,8 @@ namespace kvevict {
 /// divided by 1 - p_ij; it is at most the distance of v_j from the output over the others, however
 /// near p_ij is to 1. With an output projection |R (o_i - v_j)|, R the factor of the probe's query
 /// head. No published name. Probes as for ProbeAttention; rows are ranked as by the sum of squares,
-/// without its range of 1e-38 and below. How it compares: bench/quality.md.
+/// without its range of 1e-38 and below. With budgets over all layers and heads (`GlobalBudget`)
+/// the best of plain evictions where it was measured (bench/quality.md).
 struct DropLoss {
   ProjectionUse output_projection = ProjectionUse::none;
 
@@ -28,8 +29,9 @@ struct DropLoss {
     if (output_projection == ProjectionUse::factor) needs |= EvidenceKind::output_projection;
     return needs;
   }
-  /// Changes are in the units of each head's values.
-  bool comparable_across_heads() const { return false; }
+  /// Changes of attention outputs, all in their one unit: measured to serve one budget for all
+  /// heads (bench/quality.md).
+  bool comparable_across_heads() const { return true; }
   void validate() const {}
 
   template <class R, class T>
