@@ -149,3 +149,34 @@ TEST_CASE("a mask by position needs positions", "[ops][attention]") {
   REQUIRE(refused([&] { run(rows, {}, queries, {}, AttentionStatistic::mean); }) ==
           "queries.positions is missing, must be given for a mask by position");
 }
+
+TEST_CASE("a NaN row reaches the queries that see it, in the rows that they see",
+          "[ops][attention]") {
+  // Row 5 is NaN; the first query of each head sees five rows, the others all but one.
+  std::vector<float> keys(10 * dim, 0.5f);
+  keys[5 * dim] = std::nanf("");
+  const auto rows = kvevict::RowsView<const float>::strided(keys.data(), 1, 10, dim, 0, dim);
+  const std::vector<std::int32_t> early = {4};
+  const std::vector<std::int32_t> both = {4, 8};
+  for (const std::int64_t heads : {1, 3}) {
+    for (const AttentionStatistic statistic : all_statistics) {
+      const auto statistics = [&](const std::vector<std::int32_t>& at) {
+        const QueriesCase<float> queries(heads, static_cast<std::int64_t>(at.size()), dim, 43);
+        return scores_of(rows.layout().repeated(heads), [&](auto& res, auto scores) {
+          attention_statistic(res, rows, {},
+                              ProbeQueries<>{queries.view(), QueryPositions<>::shared(at.data()),
+                                             ProbeMask::by_position},
+                              1.0f, statistic, scores);
+        });
+      };
+      INFO("statistic " << static_cast<int>(statistic) << ", heads " << heads);
+      const std::vector<float> clean = statistics(early);
+      const std::vector<float> poisoned = statistics(both);
+      for (std::size_t j = 0; j < clean.size(); ++j) {
+        REQUIRE(std::isfinite(clean[j]));
+        REQUIRE((clean[j] == 0.0f) == (j % 10 > 4));
+        REQUIRE(std::isnan(poisoned[j]) == (j % 10 <= 8));
+      }
+    }
+  }
+}

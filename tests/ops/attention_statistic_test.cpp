@@ -78,6 +78,90 @@ TEST_CASE("more queries than are held at once", "[ops][attention]") {
   }
 }
 
+TEST_CASE("queries of several heads in one block", "[ops][attention]") {
+  const RowsCase<float> rows(RowsForm::packed, {9, 140}, 8, 7);
+  for (const std::int64_t count : {1, 2, 3, 4, 7, 8, 12, 16, 20, 32}) {
+    for (const std::int64_t group : {1, 3, 7}) {
+      const QueriesCase<float> queries(2 * group, count, 8, 38);
+      for (const AttentionStatistic statistic : all_statistics) check(rows, queries, statistic);
+    }
+  }
+}
+
+TEST_CASE("the largest logit may come in any tile", "[ops][attention]") {
+  // Sharp and flat queries; rows whose logits rise, fall, or rise in the middle, over three tiles.
+  constexpr std::int64_t n = 300;
+  for (const std::int64_t peak : {0, 127, 128, 150, 299}) {
+    std::vector<float> keys;
+    for (std::int64_t i = 0; i < n; ++i) {
+      keys.push_back(static_cast<float>(std::abs(i - peak)) * -0.01f);
+    }
+    const auto rows = kvevict::RowsView<const float>::strided(keys.data(), 1, n, 1, n, 1);
+    const std::vector<float> queries = {1.0f, 80.0f, 1500.0f};
+    for (const AttentionStatistic statistic : all_statistics) {
+      reference::Matrix p(3, n);
+      for (std::size_t i = 0; i < 3; ++i) {
+        double sum = 0;
+        for (std::size_t j = 0; j < n; ++j) {
+          p(i, j) = std::exp(static_cast<double>(queries[i]) * static_cast<double>(keys[j]));
+          sum += p(i, j);
+        }
+        for (std::size_t j = 0; j < n; ++j) p(i, j) /= sum;
+      }
+      const std::vector<float> got = scores_of(rows.layout(), [&](auto& res, auto scores) {
+        attention_statistic(res, rows, {},
+                            without_mask(kvevict::QueriesView<>::packed(queries.data(), 1, 3, 1)),
+                            1.0f, statistic, scores);
+      });
+      INFO("peak " << peak << ", statistic " << static_cast<int>(statistic));
+      // Logits down to -4000 with one rounding: 1e-4 in the exponent where a weight is not 0.
+      require_close(got, statistic_of(p, statistic, 1.0), {2e-4, 1e-12});
+    }
+  }
+}
+
+TEST_CASE("equal rows have equal statistics in any tile", "[ops][attention]") {
+  constexpr std::int64_t dim = 8;
+  constexpr std::size_t n = 400;
+  std::vector<float> keys = random_values(Shape::normal, static_cast<std::int64_t>(n) * dim, 12);
+  const std::size_t copies[] = {3, 130, 200, 399};
+  for (const std::size_t row : copies) {
+    for (std::size_t c = 0; c < dim; ++c) keys[row * dim + c] = keys[c];
+  }
+  const auto rows = kvevict::RowsView<const float>::strided(keys.data(), 1, n, dim, 0, dim);
+  for (const std::int64_t count : {3, 70}) {
+    const QueriesCase<float> queries(2, count, dim, 37);
+    for (const AttentionStatistic statistic : all_statistics) {
+      const std::vector<float> got = scores_of(rows.layout().repeated(2), [&](auto& res,
+                                                                              auto scores) {
+        attention_statistic(res, rows, {}, without_mask(queries.view()), 1.0f, statistic, scores);
+      });
+      for (const std::size_t row : copies) {
+        REQUIRE(got[row] == got[0]);
+        REQUIRE(got[n + row] == got[n]);
+      }
+    }
+  }
+}
+
+TEST_CASE("logits of infinity: -infinity has no weight, +infinity leaves NaN", "[ops][attention]") {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> keys = {1.0f, -infinity, 1.0f, 1.0f};
+  const std::vector<float> queries = {1.0f, 2.0f, -1.0f};
+  const auto rows = kvevict::RowsView<const float>::strided(keys.data(), 1, 4, 1, 4, 1);
+  const auto run = [&](std::int64_t count) {
+    return scores_of(rows.layout(), [&](auto& res, auto scores) {
+      attention_statistic(res, rows, {},
+                          without_mask(kvevict::QueriesView<>::packed(queries.data(), 1, count, 1)),
+                          1.0f, AttentionStatistic::mean, scores);
+    });
+  };
+  const std::vector<float> finite = run(2);
+  REQUIRE(finite[1] == 0.0f);
+  for (const std::size_t j : {0u, 2u, 3u}) REQUIRE(finite[j] == Approx(1.0 / 3.0).epsilon(1e-6));
+  for (const float value : run(3)) REQUIRE(std::isnan(value));
+}
+
 TEST_CASE("older queries weigh less by the decay", "[ops][attention]") {
   const RowsCase<float> rows(RowsForm::head_first, {20, 20}, 8, 8);
   const QueriesCase<float> queries(4, 150, 8, 34);

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "kvevict/core/rows_view.hpp"
-#include "kvevict/cpu/attention_statistic.hpp"
+#include "kvevict/cpu/attention_blocks.hpp"
 #include "kvevict/cpu/resources.hpp"
 #include "kvevict/cpu/softmax.hpp"
 #include "kvevict/cpu/tile.hpp"
@@ -94,8 +94,9 @@ void chunk_attention_impl(Resources& res, const RowsView<T>& keys, const Positio
           Exponentials all = exponentials(row, rows);
           if (missing > 0.0) all.sum += missing * std::exp(-static_cast<double>(all.maximum));
           if (all.sum == 0.0) continue;  // logits of -infinity only
-          accumulate(AttentionStatistic::sum, all, row, rows, 1.0,
-                     out.head(h * group + (start + i) / own) + first);
+          const float inverse = static_cast<float>(1.0 / all.sum);
+          float* sums = out.head(h * group + (start + i) / own) + first;
+          for (std::int64_t j = 0; j < rows; ++j) sums[j] += row[j] * inverse;
         }
       }
     }

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "kvevict/cpu/lanes.hpp"
+#include "kvevict/cpu/tile.hpp"
+
+namespace kvevict::cpu {
+
+// Logits of a block of queries over the rows of a head, [row][query]. A library's matrix product
+// copies both operands into its own order, and copying the keys takes as long as a product with the
+// few queries of a window. With queries in the lanes only they are rearranged, once for a block;
+// keys are read where they lie, a number at a time for all lanes.
+
+/// Queries after rounding up to whole registers.
+inline std::int64_t padded_queries(std::int64_t queries) {
+  return (queries + lane_count - 1) / lane_count * lane_count;
+}
+
+/// Query i of a block, [dim], into its lane of `packed` [dim][padded], times `scale`.
+inline void pack_query(const float* query, std::int64_t dim, float scale, std::int64_t i,
+                       std::int64_t padded, float* packed) {
+  for (std::int64_t c = 0; c < dim; ++c) packed[c * padded + i] = query[c] * scale;
+}
+
+/// Calls `body` with 0 to n - 1 as constants, so that what they index can live in registers at
+/// every level of optimisation.
+template <int n, class Body>
+void unroll(Body&& body) {
+  [&]<int... i>(std::integer_sequence<int, i...>) { (body(std::integral_constant<int, i>()), ...); }
+  (std::make_integer_sequence<int, n>());
+}
+
+/// Logits of `rows` keys and `vectors` registers of queries, all under way at once.
+template <int rows, int vectors>
+void multiply_block(const float* keys, std::int64_t key_stride, std::int64_t dim,
+                    const float* packed, std::int64_t padded, float* logits) {
+  FloatLanes sums[rows][vectors] = {};
+  for (std::int64_t c = 0; c < dim; ++c, packed += padded) {
+    FloatLanes queries[vectors];
+    unroll<vectors>([&](auto v) { queries[v] = load_lanes(packed + v * lane_count); });
+    unroll<rows>([&](auto r) {
+      const float key = keys[r * key_stride + c];
+      unroll<vectors>([&](auto v) { sums[r][v] += queries[v] * key; });
+    });
+  }
+  unroll<rows>([&](auto r) {
+    unroll<vectors>([&](auto v) { store_lanes(sums[r][v], logits + r * padded + v * lane_count); });
+  });
+}
+
+/// Logits of all keys and `vectors` registers of queries.
+template <int vectors>
+void multiply_columns(const MatrixMap<const float>& keys, const float* packed, std::int64_t padded,
+                      float* logits) {
+  constexpr int rows = std::min(8, rows_at_once / vectors);  // more streams are not prefetched
+  const std::int64_t stride = keys.outerStride();
+  const float* key = keys.data();
+  std::int64_t left = keys.rows();
+  for (; left >= rows; left -= rows, key += rows * stride, logits += rows * padded) {
+    multiply_block<rows, vectors>(key, stride, keys.cols(), packed, padded, logits);
+  }
+  for (; left > 0; --left, key += stride, logits += padded) {
+    multiply_block<1, vectors>(key, stride, keys.cols(), packed, padded, logits);
+  }
+}
+
+/// logits [keys.rows][padded] = keys [rows x dim] . packed [dim x padded].
+inline void multiply_queries(const MatrixMap<const float>& keys, const float* packed,
+                             std::int64_t padded, float* logits) {
+  std::int64_t at = 0;
+  for (; at + vectors_at_once * lane_count <= padded; at += vectors_at_once * lane_count) {
+    multiply_columns<vectors_at_once>(keys, packed + at, padded, logits + at);
+  }
+  for (; at < padded; at += lane_count) {
+    multiply_columns<1>(keys, packed + at, padded, logits + at);
+  }
+}
+
+}  // namespace kvevict::cpu
