@@ -65,3 +65,26 @@ TEST_CASE("queries are padded to whole registers", "[cpu][query_products]") {
     REQUIRE(padded < queries + cpu::lane_count);
   }
 }
+
+TEST_CASE("products with a triangle are those with the whole matrix", "[cpu][query_products]") {
+  for (const std::int64_t dim : {1, 3, 16, 17, 65, 100, 128, 200}) {
+    const std::int64_t padded = cpu::padded_queries(dim);
+    const std::vector<float> keys = random_values(Shape::normal, 9 * dim, 3);
+    const auto rows = cpu::map_matrix<const float>(keys.data(), 9, dim);
+    for (const cpu::PackedShape shape : {cpu::PackedShape::lower, cpu::PackedShape::upper}) {
+      std::vector<float> packed = random_values(Shape::normal, dim * padded, 4);
+      for (std::int64_t c = 0; c < dim; ++c) {
+        for (std::int64_t j = 0; j < padded; ++j) {
+          const bool zero = shape == cpu::PackedShape::lower ? c < j : c > j;
+          if (zero) packed[static_cast<std::size_t>(c * padded + j)] = 0.0f;
+        }
+      }
+      std::vector<float> want(static_cast<std::size_t>(9 * padded), -1.0f);
+      std::vector<float> got(static_cast<std::size_t>(9 * padded), -2.0f);
+      cpu::multiply_packed(rows, packed.data(), padded, cpu::PackedShape::full, want.data());
+      cpu::multiply_packed(rows, packed.data(), padded, shape, got.data());
+      INFO("dim " << dim);
+      REQUIRE(got == want);  // adding zeros changes nothing
+    }
+  }
+}

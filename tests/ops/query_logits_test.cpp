@@ -169,6 +169,35 @@ TEST_CASE("the diagonal of a full covariance serves where no diagonal is given",
   REQUIRE(same_bits(form(full), form(given)));
 }
 
+TEST_CASE("of a matrix that is not symmetric both halves count", "[ops][query_logits]") {
+  for (const std::int64_t dim : {3, 16, 70}) {
+    const RowsCase<float> rows(RowsForm::packed, {5, 130}, dim, 3);
+    const std::vector<float> matrix = random_values(Shape::normal, 2 * dim * dim, 24);
+    QueryStatsView<> stats;
+    stats.covariance = MatrixBatchView<const float>::packed(matrix.data(), 2, dim, dim);
+    std::vector<double> want;
+    for (std::size_t h = 0; h < 2; ++h) {
+      const reference::Matrix& keys = rows.exact()[h];
+      for (std::size_t i = 0; i < keys.rows; ++i) {
+        double sum = 0;
+        for (std::int64_t r = 0; r < dim; ++r) {
+          for (std::int64_t c = 0; c < dim; ++c) {
+            sum += keys(i, static_cast<std::size_t>(r)) * keys(i, static_cast<std::size_t>(c)) *
+                   static_cast<double>(stats.covariance(static_cast<std::int64_t>(h), r, c));
+          }
+        }
+        want.push_back(sum);
+      }
+    }
+    const std::vector<float> got = scores_of(rows.layout(), [&](auto& res, auto scores) {
+      quadratic_form(res, rows.view(), stats, Covariance::full, 1.0f, false, scores);
+    });
+    INFO("dim " << dim);
+    // Up to 4900 terms of both signs and size 1 to 10.
+    require_close(got, want, {1e-5, 1e-3});
+  }
+}
+
 TEST_CASE("strided statistics are read by their strides", "[ops][query_logits]") {
   const RowsCase<float> rows(RowsForm::head_first, {9, 9}, 3, 4);
   const Stats stats(2, 3);

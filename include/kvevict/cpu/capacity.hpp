@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "kvevict/core/rows_view.hpp"
+#include "kvevict/cpu/query_products.hpp"
 #include "kvevict/cpu/resources.hpp"
 #include "kvevict/cpu/tile.hpp"
 #include "kvevict/ops/capacity.hpp"
@@ -79,15 +80,39 @@ inline CapacityOutcome factor_of_gram(const MatrixMap<const double>& gram,
   return CapacityOutcome::failed;
 }
 
-/// scores[i] = |factor (scale roots[i] v_i)|^2 of one head. `products` holds a tile.
+/// Floats of the scratch memory of `leverage_of_head`: a factor and the products of a tile.
+inline std::int64_t leverage_scratch_size(std::int64_t dim) {
+  return (dim + tile_rows) * padded_queries(dim);
+}
+
+/// factor^T [dim][padded_queries(dim)], and whether it is a triangle, as a factor without a
+/// transform is.
+inline PackedShape pack_factor(const MatrixMap<const float>& factor, float* packed) {
+  const std::int64_t dim = factor.cols();
+  const std::int64_t padded = padded_queries(dim);
+  std::fill_n(packed, dim * padded, 0.0f);
+  bool triangular = true;
+  for (std::int64_t r = 0; r < dim; ++r) {
+    for (std::int64_t c = 0; c < dim; ++c) {
+      packed[c * padded + r] = factor(r, c);
+      triangular = triangular && (c <= r || factor(r, c) == 0.0f);
+    }
+  }
+  return triangular ? PackedShape::upper : PackedShape::full;
+}
+
+/// scores[i] = |factor (scale roots[i] v_i)|^2 of one head.
 template <class T>
 void leverage_of_head(const HeadView<T>& values, const MatrixMap<const float>& factor,
-                      const float* roots, double scale, float* tile, float* products,
+                      const float* roots, double scale, float* tile, float* scratch,
                       float* scores) {
   const std::int64_t dim = values.dim;
-  for_each_tile(values, tile, [&](std::int64_t first, const auto& block) {
-    auto product = map_matrix(products, block.rows(), dim);
-    product.noalias() = block * factor.transpose();
+  const std::int64_t padded = padded_queries(dim);
+  float* products = scratch + dim * padded;
+  const PackedShape shape = pack_factor(factor, scratch);
+  for_each_tile(values, tile, [&](std::int64_t first, const MatrixMap<const float>& block) {
+    multiply_packed(block, scratch, padded, shape, products);
+    const auto product = map_matrix<const float>(products, block.rows(), dim, padded);
     for (Eigen::Index i = 0; i < block.rows(); ++i) {
       const double length =
           wide_norm(product.row(i)) * scale * static_cast<double>(roots[first + i]);
@@ -144,12 +169,14 @@ void leverage_scores_impl(Resources& res, const RowsView<T>& values,
   const std::int64_t dim = values.dim();
   const std::int64_t tile = tile_size(dim);
   float* tiles = scope.carve<float>("leverage_scores.tiles", res.threads() * tile);
-  float* products = scope.carve<float>("leverage_scores.products", res.threads() * tile);
+  const std::int64_t scratch_size = leverage_scratch_size(dim);
+  float* scratch = scope.carve<float>("leverage_scores.scratch", res.threads() * scratch_size);
   if (res.workspace().counting()) return;
   res.parallel_for(factors.shape[0], [&](std::int64_t m, int worker) {
-    leverage_of_head(
-        values.head(m / group), map_matrix(&factors(m, 0, 0), dim, dim, factors.stride[1]),
-        root_weights.head(m), 1.0, tiles + worker * tile, products + worker * tile, scores.head(m));
+    leverage_of_head(values.head(m / group),
+                     map_matrix(&factors(m, 0, 0), dim, dim, factors.stride[1]),
+                     root_weights.head(m), 1.0, tiles + worker * tile,
+                     scratch + worker * scratch_size, scores.head(m));
   });
 }
 
@@ -175,7 +202,8 @@ void capacity_scores_impl(Resources& res, const RowsView<T>& values, ScoreView<>
   const std::int64_t matrix = dim * dim;
   WorkspaceScope scope(res.workspace());
   float* tiles = scope.carve<float>("capacity_scores.tiles", res.threads() * tile);
-  float* products = scope.carve<float>("capacity_scores.products", res.threads() * tile);
+  const std::int64_t scratch_size = leverage_scratch_size(dim);
+  float* scratch = scope.carve<float>("capacity_scores.scratch", res.threads() * scratch_size);
   float* factors = scope.carve<float>("capacity_scores.factors", res.threads() * matrix);
   double* scaled = scope.carve<double>("capacity_scores.scaled", res.threads() * tile);
   double* doubles = scope.carve<double>("capacity_scores.matrices", res.threads() * 4 * matrix);
@@ -197,7 +225,7 @@ void capacity_scores_impl(Resources& res, const RowsView<T>& values, ScoreView<>
         factor_of_gram(map_matrix<const double>(gram, dim, dim), matrix_or_none(transforms, m, dim),
                        scaled_noise, gram + matrix, map_matrix(factor, dim, dim));
     leverage_of_head(head, map_matrix<const float>(factor, dim, dim), leverage_roots.head(m), scale,
-                     head_tile, products + worker * tile, scores.head(m));
+                     head_tile, scratch + worker * scratch_size, scores.head(m));
     if (outcomes[m] != CapacityOutcome::usable) {
       std::fill_n(scores.head(m), head.rows, 0.0f);
     }

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+
 #include "kvevict/core/evidence.hpp"
 #include "kvevict/core/rows_view.hpp"
+#include "kvevict/cpu/query_products.hpp"
 #include "kvevict/cpu/resources.hpp"
 #include "kvevict/cpu/tile.hpp"
 #include "kvevict/ops/query_logits.hpp"
@@ -29,15 +32,25 @@ void query_logits_impl(Resources& res, const RowsView<T>& rows, MatrixView<const
   });
 }
 
-/// scale * covariance of one query head, densely: its diagonal [dim] or the whole [dim][dim].
-inline void copy_covariance(const QueryStatsView<>& stats, std::int64_t q, Covariance covariance,
-                            std::int64_t dim, float scale, float* to) {
+/// scale * the diagonal of one query head's covariance.
+inline void copy_variances(const QueryStatsView<>& stats, std::int64_t q, std::int64_t dim,
+                           float scale, float* to) {
   for (std::int64_t c = 0; c < dim; ++c) {
-    if (covariance == Covariance::diagonal) {
-      to[c] = scale * (stats.diagonal.empty() ? stats.covariance(q, c, c) : stats.diagonal(q, c));
-      continue;
+    to[c] = scale * (stats.diagonal.empty() ? stats.covariance(q, c, c) : stats.diagonal(q, c));
+  }
+}
+
+/// The triangle whose quadratic form is that of scale * covariance: entries beside the diagonal and
+/// their mirror images added up below it. [dim][padded_queries(dim)]
+inline void fold_covariance(const QueryStatsView<>& stats, std::int64_t q, std::int64_t dim,
+                            float scale, float* to) {
+  const std::int64_t padded = padded_queries(dim);
+  std::fill_n(to, dim * padded, 0.0f);
+  for (std::int64_t r = 0; r < dim; ++r) {
+    for (std::int64_t c = 0; c < r; ++c) {
+      to[r * padded + c] = scale * stats.covariance(q, r, c) + scale * stats.covariance(q, c, r);
     }
-    for (std::int64_t r = 0; r < dim; ++r) to[r * dim + c] = scale * stats.covariance(q, r, c);
+    to[r * padded + r] = scale * stats.covariance(q, r, r);
   }
 }
 
@@ -49,17 +62,23 @@ void quadratic_form_impl(Resources& res, const RowsView<T>& rows, const QuerySta
   const std::int64_t dim = rows.dim();
   const std::int64_t tile = tile_size(dim);
   const bool full = covariance == Covariance::full;
-  const std::int64_t matrix_size = full ? dim * dim : dim;
+  const std::int64_t padded = padded_queries(dim);
+  const std::int64_t matrix_size = full ? dim * padded : dim;
+  const std::int64_t product_size = tile_size(padded);
   float* tiles = scope.carve<float>("quadratic_form.tiles", res.threads() * tile);
-  float* products = scope.carve<float>("quadratic_form.products", res.threads() * tile);
+  float* products = scope.carve<float>("quadratic_form.products", res.threads() * product_size);
   float* matrices =
       scope.carve<float>("quadratic_form.matrices", res.threads() * group * matrix_size);
   if (res.workspace().counting()) return;
   res.parallel_for(rows.heads(), [&](std::int64_t h, int worker) {
     float* group_matrices = matrices + worker * group * matrix_size;
     for (std::int64_t g = 0; g < group; ++g) {
-      copy_covariance(stats, h * group + g, covariance, dim, scale,
-                      group_matrices + g * matrix_size);
+      float* matrix = group_matrices + g * matrix_size;
+      if (full) {
+        fold_covariance(stats, h * group + g, dim, scale, matrix);
+      } else {
+        copy_variances(stats, h * group + g, dim, scale, matrix);
+      }
     }
     // Tiles outside and query heads inside: the keys are read and converted once.
     for_each_tile(rows.head(h), tiles + worker * tile, [&](std::int64_t first, const auto& block) {
@@ -68,9 +87,12 @@ void quadratic_form_impl(Resources& res, const RowsView<T>& rows, const QuerySta
         VectorMap<float> result(out.head(h * group + g) + first, block.rows());
         if (!add) result.setZero();
         if (full) {
-          auto product = map_matrix(products + worker * tile, block.rows(), dim);
-          product.noalias() = block * map_matrix<const float>(matrix, dim, dim);
-          result += product.cwiseProduct(block).rowwise().sum();
+          float* product = products + worker * product_size;
+          multiply_packed(block, matrix, padded, PackedShape::lower, product);
+          result += map_matrix<const float>(product, block.rows(), dim, padded)
+                        .cwiseProduct(block)
+                        .rowwise()
+                        .sum();
         } else {
           result.noalias() += block.cwiseAbs2() * VectorMap<const float>(matrix, dim);
         }
