@@ -30,21 +30,37 @@ void for_each_open_range(const Protect& protect, const PositionRow<>& positions,
   if (begin < rows) use(begin, rows);
 }
 
-/// The cut that lets `wanted` >= 1 of the open rows in. `histogram` has radix_bins entries.
+/// Histograms that rows take in turn. Where many rows share a digit, one counter would have to wait
+/// for its own last increment at every row.
+inline constexpr std::int64_t histogram_turns = 4;
+inline constexpr std::int64_t histogram_size = histogram_turns * radix_bins;
+
+/// The cut that lets `wanted` >= 1 of the open rows in. `histogram` has histogram_size entries.
 inline Cut find_cut(const float* scores, const Protect& protect, const PositionRow<>& positions,
-                    std::int64_t rows, std::int64_t wanted, std::int64_t* histogram) {
+                    std::int64_t rows, std::int64_t wanted, std::int32_t* histogram) {
   std::uint32_t prefix = 0;
   std::uint32_t mask = 0;
   for (int digit = 0; digit < radix_digits; ++digit) {
     const int shift = radix_shift(digit);
     const std::uint32_t digit_mask = radix_digit_mask(digit);
-    std::fill_n(histogram, radix_bins, 0);
-    for_each_open_range(protect, positions, rows, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        const std::uint32_t key = ordered_key(scores[i]);
-        if ((key & mask) == prefix) ++histogram[(key >> shift) & digit_mask];
+    std::fill_n(histogram, histogram_size, 0);
+    const auto count = [&](std::int64_t i, std::int64_t turn) {
+      const std::uint32_t key = ordered_key(scores[i]);
+      if ((key & mask) == prefix) {
+        ++histogram[turn * radix_bins + static_cast<std::int64_t>((key >> shift) & digit_mask)];
       }
+    };
+    for_each_open_range(protect, positions, rows, [&](std::int64_t begin, std::int64_t end) {
+      std::int64_t i = begin;
+      for (; i + histogram_turns <= end; i += histogram_turns) {
+        for (std::int64_t turn = 0; turn < histogram_turns; ++turn) count(i + turn, turn);
+      }
+      for (; i < end; ++i) count(i, 0);
     });
+    for (std::int64_t turn = 1; turn < histogram_turns; ++turn) {
+      for (std::int64_t b = 0; b < radix_bins; ++b)
+        histogram[b] += histogram[turn * radix_bins + b];
+    }
     std::uint32_t bin = digit_mask;
     while (histogram[bin] < wanted) wanted -= histogram[bin--];
     prefix |= bin << shift;
@@ -67,8 +83,8 @@ inline void select_top_impl(Resources& res, ScoreView<> scores, const Positions<
                             std::int32_t* indices) {
   const std::int64_t heads = scores.layout.heads();
   WorkspaceScope scope(res.workspace());
-  std::int64_t* histograms =
-      scope.carve<std::int64_t>("select_top.histogram", res.threads() * radix_bins);
+  auto* histograms =
+      scope.carve<std::int32_t>("select_top.histogram", res.threads() * histogram_size);
   std::int64_t* nan_counts = scope.carve<std::int64_t>("select_top.nan_counts", heads);
   if (res.workspace().counting()) return;
   for (std::int64_t h = 0; h < heads; ++h) {
@@ -90,7 +106,8 @@ inline void select_top_impl(Resources& res, ScoreView<> scores, const Positions<
     const std::int64_t wanted = count - count_protected(protect, row_positions, rows);
     Cut cut;
     if (wanted > 0) {
-      cut = find_cut(head, protect, row_positions, rows, wanted, histograms + worker * radix_bins);
+      cut = find_cut(head, protect, row_positions, rows, wanted,
+                     histograms + worker * histogram_size);
     }
     const auto keep_best = [&](std::int64_t begin, std::int64_t end) {
       if (wanted == 0) return;

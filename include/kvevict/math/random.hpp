@@ -25,7 +25,9 @@ KVEVICT_HOST_DEVICE constexpr std::uint64_t random_bits(std::uint64_t seed, std:
 /// Uniform in [0, 1) with 24 bits.
 KVEVICT_HOST_DEVICE constexpr float random_uniform(std::uint64_t seed, std::uint64_t stream,
                                                    std::uint64_t counter) {
-  return static_cast<float>(random_bits(seed, stream, counter) >> 40) * 0x1p-24f;
+  // By way of 32 bits: vector registers convert signed integers of that width on every machine.
+  return static_cast<float>(static_cast<std::int32_t>(random_bits(seed, stream, counter) >> 40)) *
+         0x1p-24f;
 }
 
 /// Standard normal (Box and Muller 1958), from 53 bits each of two draws.
