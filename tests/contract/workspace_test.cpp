@@ -128,8 +128,51 @@ TEST_CASE("contract: a call that ran out of workspace can be repeated", "[contra
   }
 }
 
-// The mirror of a device allocates for every call.
+// The mirror of a device allocates for every call, and knows no threads.
 #if !defined(KVEVICT_TEST_MIRROR)
+TEST_CASE("contract: 16 MiB and 64 bytes a row are enough for a thread, whatever the dimension",
+          "[contract][workspace]") {
+  using namespace kvevict;
+  // At addresses that nobody may touch: sizes are only counted.
+  const float* nowhere = reinterpret_cast<const float*>(std::uintptr_t{256});
+  constexpr std::int64_t heads = 8;
+  constexpr std::int64_t query_heads = 4 * heads;
+  const auto bytes = [&](const TestPolicy& policy, std::int64_t rows, std::int64_t dim,
+                         int threads) {
+    const auto cache = KvView<const float>::hnd(nowhere, nowhere, heads, rows, dim);
+    const auto matrices = MatrixBatchView<const float>::packed(nowhere, query_heads, dim, dim);
+    const auto vectors = MatrixView<const float>::packed(nowhere, query_heads, dim);
+    const auto positions = QueryPositions<>::consecutive(static_cast<int>(rows - 64));
+    const auto queries = QueriesView<>::packed(nowhere, query_heads, 64, dim);
+    Evidence<> evidence{.query_window = {{queries, positions}},
+                        .query_stats = {{vectors, vectors, matrices}},
+                        .attention_mass = {{nowhere, cache.layout()}},
+                        .output_projection = {{matrices}},
+                        .query_filter = {{MatrixView<const float>::packed(nowhere, heads, dim)}},
+                        .keys_before_rope = {{cache.keys()}}};
+    if (policy.needs().contains(EvidenceKind::probes) || chooses_its_evidence(policy)) {
+      evidence.probes = {QueriesView<>::packed(nowhere, query_heads, 192, dim)};
+    }
+    const TestResources res({.threads = threads});
+    return workspace_bytes(res, policy, cache, evidence, budget);
+  };
+  for (const auto& [name, policy] : policy_variants()) {
+    for (const std::int64_t rows :
+         {std::int64_t{100}, std::int64_t{40000}, std::int64_t{1} << 20}) {
+      for (const std::int64_t dim : {64, 128, 256}) {
+        const std::int64_t one = bytes(policy, rows, dim, 1);
+        const std::int64_t each = bytes(policy, rows, dim, 2) - one;
+        INFO(name << ", " << rows << " rows, dim " << dim << ": " << one << " bytes, " << each
+                  << " for each more thread");
+        CHECK(each <= (std::int64_t{16} << 20) + 64 * rows);
+        // What threads share: a few numbers for each row of each query head, a few matrices for
+        // each head, but no copy of the cache.
+        CHECK(one - each <= 16 * query_heads * rows + 16 * query_heads * dim * dim + 100000);
+      }
+    }
+  }
+}
+
 TEST_CASE("contract: a warm call allocates nothing", "[contract][workspace]") {
   // Above 128 channels the products of Eigen itself take memory from the heap.
   for (const std::size_t dim : {16u, 64u, 128u}) {
