@@ -14,11 +14,11 @@
 
 namespace kvevict_test {
 
-// Paged: one table for all heads, or one for each.
-enum class CacheLayout { hnd, nhd, per_head, paged, paged_by_head };
-inline constexpr CacheLayout cache_layouts[] = {CacheLayout::hnd, CacheLayout::nhd,
-                                                CacheLayout::per_head, CacheLayout::paged,
-                                                CacheLayout::paged_by_head};
+// Paged: one table for all heads, with pages [row][head] or [head][row], or one for each.
+enum class CacheLayout { hnd, nhd, per_head, paged, paged_hnd, paged_by_head };
+inline constexpr CacheLayout cache_layouts[] = {CacheLayout::hnd,       CacheLayout::nhd,
+                                                CacheLayout::per_head,  CacheLayout::paged,
+                                                CacheLayout::paged_hnd, CacheLayout::paged_by_head};
 
 struct EngineShape {
   std::int64_t heads = 2;
@@ -68,8 +68,7 @@ class Engine {
       : layout_(layout),
         shape_(shape),
         random_(seed),
-        pages_(layout == CacheLayout::paged ? 1 : shape.heads,
-               layout == CacheLayout::paged ? shape.heads : 1, 5, shape.capacity) {
+        pages_(one_table() ? 1 : shape.heads, one_table() ? shape.heads : 1, 5, shape.capacity) {
     const std::int64_t places = shape.heads * (shape.capacity + pages_.page_rows());
     keys_.resize(static_cast<std::size_t>(places * shape.dim));
     values_.resize(keys_.size());
@@ -238,12 +237,16 @@ class Engine {
  private:
   static bool same(T a, T b) { return static_cast<float>(a) == static_cast<float>(b); }
 
-  bool paged() const {
-    return layout_ == CacheLayout::paged || layout_ == CacheLayout::paged_by_head;
+  bool one_table() const {
+    return layout_ == CacheLayout::paged || layout_ == CacheLayout::paged_hnd;
   }
+  bool paged() const { return one_table() || layout_ == CacheLayout::paged_by_head; }
 
   kvevict::PageLayout page_layout() const {
-    return kvevict::PageLayout::nhd(pages_.page_rows(), pages_.table().heads_per_table, shape_.dim);
+    const std::int64_t heads = pages_.table().heads_per_table;
+    return layout_ == CacheLayout::paged_hnd
+               ? kvevict::PageLayout::hnd(pages_.page_rows(), heads, shape_.dim)
+               : kvevict::PageLayout::nhd(pages_.page_rows(), heads, shape_.dim);
   }
 
   // Refers to the engine.
