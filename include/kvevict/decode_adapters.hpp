@@ -50,11 +50,9 @@ std::int64_t floor_of_allocator(const A& allocator) {
   return 0;
 }
 
-/// Calls use(policy) for the policies that a policy holds, at any depth, and for one that holds
-/// none itself.
-template <class P, class Use>
-void for_each_held(const P& policy, const Use& use) {
-  const auto each = [&](const auto&... held) { (for_each_held(held, use), ...); };
+/// Calls each(held...) with the policies that a policy holds itself.
+template <class P, class Each>
+void with_held(const P& policy, const Each& each) {
   if constexpr (requires { policy.variant(); }) {
     std::visit(each, policy.variant());
   } else if constexpr (requires { policy.inner; }) {
@@ -67,8 +65,21 @@ void for_each_held(const P& policy, const Use& use) {
                        }) {
     each(policy.base, policy.other);
   } else {
-    use(policy);
+    each();
   }
+}
+
+/// Calls use(policy) for the policies that a policy holds, at any depth, and for one that holds
+/// none itself.
+template <class P, class Use>
+void for_each_held(const P& policy, const Use& use) {
+  with_held(policy, [&](const auto&... held) {
+    if constexpr (sizeof...(held) == 0) {
+      use(policy);
+    } else {
+      (for_each_held(held, use), ...);
+    }
+  });
 }
 
 /// What to collect for a policy: what it needs, and what it and those that it holds suggest where
@@ -120,10 +131,34 @@ std::int64_t window_of(const P& policy, std::int64_t otherwise) {
   return most > 0 ? most : otherwise;
 }
 
-/// Name and parameters, the same for a policy and for an AnyPolicy that holds it.
+/// "(KNorm, SnapKV)": the policies that a policy holds, at any depth, and for which heads. Empty
+/// for one that holds none; an AnyPolicy is what it holds.
+template <class P>
+std::string held_text(const P& policy) {
+  constexpr bool any = requires { policy.variant(); };
+  constexpr bool by_head = requires {
+    policy.base;
+    policy.heads;
+  };
+  std::string text;
+  const auto add = [&](const auto& held) {
+    if constexpr (!any) text.append(text.empty() ? "(" : ", ").append(held.name());
+    text.append(held_text(held));
+  };
+  with_held(policy, [&](const auto&... held) { (add(held), ...); });
+  if constexpr (any) return text;
+  if constexpr (by_head) {
+    text.append(", the second for heads");
+    for (const std::int64_t head : policy.heads) text.append(" ").append(text_of(head));
+  }
+  return text.empty() ? text : text.append(")");
+}
+
+/// Names and parameters, the same for a policy and for an AnyPolicy that holds it.
 template <class P>
 std::string policy_text(const P& policy) {
   std::string text(policy.name());
+  text.append(held_text(policy));
   const auto add = [&](std::string_view name, std::string_view value) {
     text.append(" ").append(name).append("=").append(value);
   };

@@ -57,8 +57,6 @@ class DecodeEvictor {
                 const DecodeEvidenceOptions& options = {})
       : policy_(std::move(policy)),
         shape_(shape),
-        schedule_(schedule),
-        spans_(schedule.protect.spans.begin(), schedule.protect.spans.end()),
         evidence_(options.collect ? *options.collect : detail::collected_evidence(policy_),
                   options.attention_mass ? *options.attention_mass : accumulation_of(policy_),
                   shape.query_heads, shape.dim, with_window(options, policy_)) {
@@ -66,8 +64,7 @@ class DecodeEvictor {
     require(shape.query_heads % shape.kv_heads == 0, "query_heads", shape.query_heads,
             "a multiple of kv_heads,", shape.kv_heads);
     detail::validate_policy(policy_);
-    schedule_.validate();
-    schedule_.protect.spans = {};
+    set_schedule(schedule);
     reset();
   }
 
@@ -82,6 +79,38 @@ class DecodeEvictor {
   /// Which queries `observe` needs.
   bool needs_pre_rope() const { return evidence_.needs_pre_rope(); }
   bool needs_post_rope() const { return evidence_.needs_post_rope(); }
+
+  /// Goes on with other limits or other rows to protect. Heads that are over a lower limit are
+  /// taken down by the next make_room. Throws as DecodeSchedule::validate; nothing is changed then.
+  void set_schedule(const DecodeSchedule& schedule) {
+    schedule.validate();
+    spans_.assign(schedule.protect.spans.begin(), schedule.protect.spans.end());
+    schedule_ = schedule;
+    schedule_.protect.spans = {};
+  }
+
+  /// Goes on with another policy that reads what is collected for this one, such as a
+  /// SpanProtection whose closed turns have moved on. Throws invalid_argument for a policy of other
+  /// evidence; nothing is changed then.
+  void set_policy(Policy policy) {
+    detail::validate_policy(policy);
+    const auto window = [](const Policy& of) { return detail::window_of(of, 0); };
+    require(detail::collected_evidence(policy) == detail::collected_evidence(policy_) &&
+                accumulation_of(policy) == accumulation_of(policy_) &&
+                window(policy) == window(policy_),
+            "policy", detail::policy_text(policy), "one of the same evidence as",
+            detail::policy_text(policy_));
+    policy_ = std::move(policy);
+  }
+
+  /// What was collected, beside what the caller gives, which has precedence: for an engine that
+  /// selects by itself, whole pages (score_rows, select_blocks) or the same rows for all heads
+  /// (evict_same_rows_into), and then tells by `commit`. Refers to this object until its next call.
+  /// Throws invalid_argument when nothing was observed that it could be made of.
+  template <class R>
+  requires(R::space == S) Evidence<S> evidence(R& res, const Evidence<S>& given = {}) {
+    return evidence_.evidence(res, seen_, given);
+  }
 
   /// Whether make_room(incoming) has something to do: at the limit, or after the interval, when it
   /// may still find every row within its target. For evidence that is worth making only then.

@@ -16,6 +16,7 @@ using kvevict::CurDKV;
 using kvevict::EvidenceKind;
 using kvevict::H2O;
 using kvevict::Jacap;
+using kvevict::KeyDiff;
 using kvevict::KNorm;
 using kvevict::KVzip;
 using kvevict::PerLayer;
@@ -23,6 +24,7 @@ using kvevict::SnapKV;
 using kvevict::TOVA;
 using kvevict::ValueWeighted;
 using kvevict::detail::collected_evidence;
+using kvevict::detail::policy_text;
 using kvevict::detail::window_of;
 
 TEST_CASE("a window serves the policies that are held, at any depth", "[decode]") {
@@ -63,4 +65,17 @@ TEST_CASE("what a held policy suggests is collected", "[decode]") {
   kvevict::EvidenceSet both = collected_evidence(Jacap{});
   both |= EvidenceKind::query_window;
   CHECK(collected_evidence(Blend<Jacap, SnapKV>{}) == both);
+}
+
+TEST_CASE("a policy is told from others by what it holds", "[decode]") {
+  CHECK(policy_text(KNorm{}) == "KNorm");
+  CHECK(policy_text(ChunkWise<KNorm>{}) == "ChunkWise(KNorm) chunk=20");
+  CHECK(policy_text(ChunkWise<KeyDiff>{}) == "ChunkWise(KeyDiff) chunk=20");
+  CHECK(policy_text(ChunkWise<AnyPolicy>{AnyPolicy(KNorm{})}) == "ChunkWise(KNorm) chunk=20");
+  CHECK(policy_text(AnyPolicy(SnapKV{})) == policy_text(SnapKV{}));
+  const Blend<KNorm, ChunkWise<KeyDiff>> blend;
+  CHECK(policy_text(blend).substr(0, 39) == "Blend(KNorm, ChunkWise(KeyDiff)) of=ran");
+  const PerLayer<KNorm, KeyDiff> layers{.heads = {0, 3}};
+  CHECK(policy_text(ChunkWise<PerLayer<KNorm, KeyDiff>>{layers}) ==
+        "ChunkWise(PerLayer(KNorm, KeyDiff, the second for heads 0 3)) chunk=20");
 }

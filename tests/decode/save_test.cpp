@@ -200,6 +200,15 @@ TEST_CASE("states of other policies, shapes and evidence", "[decode][save]") {
   CHECK(refused([&] { ring.restore(res, blob); }) ==
         "blob.kind is 'DecodeEvictor', must be 'QueryRing'");
 
+  // Policies that hold different ones are different, though all parameters agree.
+  kvevict::DecodeEvictor<kvevict::ChunkWise<kvevict::KNorm>> by_norm({}, shape.decode(), schedule);
+  kvevict::DecodeEvictor<kvevict::ChunkWise<kvevict::KeyDiff>> by_direction({}, shape.decode(),
+                                                                            schedule);
+  by_norm.reset(9);
+  CHECK(refused([&] { by_direction.restore(res, by_norm.save(res)); }) ==
+        "policy is 'ChunkWise(KNorm) chunk=20', must be 'ChunkWise(KeyDiff) chunk=20'");
+  CHECK(by_direction.next_position() == 0);
+
   // A policy and one chosen at run time that holds it are the same.
   kvevict::DecodeEvictor<kvevict::SnapKV> typed(kvevict::SnapKV{}, shape.decode(), schedule,
                                                 short_memory());

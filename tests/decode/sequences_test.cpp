@@ -3,12 +3,15 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "catch.hpp"
 #include "core/errors.hpp"
 #include "decode/engine.hpp"
 #include "kvevict/cpu/rerotate_keys.hpp"
+#include "kvevict/cpu/shared_scores.hpp"
+#include "kvevict/reshape_selection.hpp"
 #include "reference/rope.hpp"
 
 using namespace kvevict_test;
@@ -252,27 +255,23 @@ TEST_CASE("keys that are turned to their places after every eviction", "[decode]
 TEST_CASE("whole pages are evicted while a sequence goes on", "[decode]") {
   // An engine that moves no row: it scores, frees pages and tells. The last page is in use partly,
   // so that rows are appended where the last one ends.
-  for (const CacheLayout layout : {CacheLayout::paged, CacheLayout::paged_by_head}) {
+  for (const CacheLayout layout :
+       {CacheLayout::paged, CacheLayout::paged_hnd, CacheLayout::paged_by_head}) {
     for (const char* const name : {"KNorm", "H2O", "SnapKV"}) {
       INFO(name << ", layout " << static_cast<int>(layout));
       TestResources res({.threads = 1});
       const TestPolicy policy = TestPolicy::named(name);
       Evictor evictor(policy, shape.decode(), {.row_limit = 40}, short_memory());
       Engine<float> engine(layout, shape, 56);
-      Selection rows_kept;
-      kvevict::Selection blocks;
+      Selection blocks;
       int evictions = 0;
       for (int step = 0; step < 200; ++step) {
         if (engine.longest() == 40) {
           const auto view = kvevict::KvView<const float>(engine.view());
-          REQUIRE(evictor.select(res, rows_kept, engine.view(), 1));  // its rows are not used
+          REQUIRE(evictor.due(1));
           std::vector<float> scores(static_cast<std::size_t>(engine.total()));
           const kvevict::ScoreView<> out{scores.data(), view.layout()};
-          if (policy.needs().empty()) {
-            kvevict::score_rows(res, policy, view, {}, out);
-          } else {
-            for (std::size_t i = 0; i < scores.size(); ++i) scores[i] = static_cast<float>(i % 7);
-          }
+          kvevict::score_rows(res, policy, view, evictor.evidence(res), out);
           kvevict::select_blocks(res, blocks, out, kvevict::Positions<>(view.positions()),
                                  engine.blocks(), Budget::rows(20), {.sinks = 1, .recent = 3});
           const Selection rows = kvevict::rows_of_blocks(blocks, view.layout(), engine.blocks());
@@ -292,6 +291,101 @@ TEST_CASE("whole pages are evicted while a sequence goes on", "[decode]") {
       CHECK(evictions > 5);
     }
   }
+}
+
+TEST_CASE("one set of rows for all heads while a sequence goes on", "[decode]") {
+  // Heads that must keep the same rows: selected from what the evictor collected, told by commit.
+  for (const char* const name : {"H2O", "TOVA", "ExpectedAttention"}) {
+    INFO(name);
+    TestResources res({.threads = 1});
+    const TestPolicy policy = TestPolicy::named(name);
+    Evictor evictor(policy, shape.decode(), {.row_limit = 24}, short_memory());
+    Engine<float> engine(CacheLayout::hnd, shape, 58);
+    Selection kept;
+    int evictions = 0;
+    for (int step = 0; step < 150; ++step) {
+      if (evictor.due(1)) {
+        const kvevict::KvView<float> cache = engine.view();
+        const auto view = kvevict::KvView<const float>(cache);
+        std::vector<float> scores(static_cast<std::size_t>(engine.total()));
+        const kvevict::ScoreView<> out{scores.data(), view.layout()};
+        kvevict::score_rows(res, policy, view, evictor.evidence(res), out);
+        kvevict::select_same_rows(res, kept, out, view, shape.heads, kvevict::GroupReduction::max,
+                                  Budget::rows(20), {.sinks = 1, .recent = 4});
+        evictor.commit(res, kept);
+        compact(res, kept, cache);
+        engine.keep(kept);
+        ++evictions;
+      }
+      const std::int64_t next = evictor.next_position();
+      engine.append(next, 1);
+      evictor.observe(res, engine.view(), 1, engine.queries(next, 1).view());
+      REQUIRE(engine.differences() == 0);
+      REQUIRE(engine.held(0) == engine.held(1));
+      REQUIRE(evictor.rows(1) == engine.rows(1));
+    }
+    CHECK(evictions > 20);
+  }
+}
+
+TEST_CASE("turns are closed as a conversation goes on", "[decode]") {
+  // After each turn of 12 tokens the cache is taken down to six rows more than before; what a turn
+  // kept is not compressed again. Within a turn there is more room.
+  TestResources res({.threads = 1});
+  kvevict::SpanProtection<kvevict::KNorm> policy;
+  Evictor evictor(policy, shape.decode(), {.row_limit = 60});
+  Engine<float> engine(CacheLayout::paged, shape, 59);
+  Selection kept;
+  std::vector<std::int32_t> before[2];
+  for (std::int64_t turn = 1; turn <= 6; ++turn) {
+    evictor.set_schedule({.row_limit = 60});
+    for (int step = 0; step < 4; ++step) {
+      REQUIRE_FALSE(decode_step(res, evictor, engine, kept, 3));
+    }
+    evictor.set_schedule({.row_limit = 6 * turn, .protect = {.recent = 1}});
+    REQUIRE(evictor.make_room(res, kept, engine.view(), 0));
+    engine.keep(kept);
+    REQUIRE(engine.differences() == 0);
+    for (std::int64_t h = 0; h < 2; ++h) {
+      const std::vector<std::int32_t>& now = engine.held(h);
+      REQUIRE(engine.rows(h) == 6 * turn);
+      REQUIRE(std::equal(before[h].begin(), before[h].end(), now.begin()));
+      REQUIRE(now.back() == evictor.next_position() - 1);
+      before[h] = now;
+    }
+    policy.closed = evictor.next_position();
+    evictor.set_policy(TestPolicy(policy));
+  }
+}
+
+TEST_CASE("a policy of other evidence does not take over", "[decode]") {
+  TestResources res({.threads = 1});
+  const auto named = [](const char* name, const char* setting = nullptr) {
+    TestPolicy policy = TestPolicy::named(name);
+    if (setting != nullptr) policy.set(setting);
+    return policy;
+  };
+  const auto problem = [&](const TestPolicy& first, const TestPolicy& other) {
+    Evictor evictor(first, shape.decode(), {.row_limit = 8}, short_memory());
+    const std::string text = refused([&] { evictor.set_policy(other); });
+    CHECK(evictor.policy() == first);
+    return text;
+  };
+  CHECK(problem(named("KNorm"), named("TOVA")) ==
+        "policy is TOVA reduction=mean, must be one of the same evidence as KNorm");
+  CHECK(problem(named("H2O"), named("H2O", "accumulation=mean")).substr(0, 13) == "policy is H2O");
+  CHECK(problem(named("SnapKV"), named("SnapKV", "window=9")).substr(0, 16) == "policy is SnapKV");
+  // Parameters that are no evidence may change, and policies that read the same.
+  Evictor evictor(named("SnapKV"), shape.decode(), {.row_limit = 8}, short_memory());
+  evictor.set_policy(named("SnapKV", "kernel=3"));
+  CHECK(evictor.policy() == named("SnapKV", "kernel=3"));
+  CHECK(refused([&] {
+          evictor.set_policy(TestPolicy(kvevict::SnapKV{.kernel = 0}));
+        }).substr(0, 6) == "kernel");
+  CHECK(refused([&] { evictor.set_schedule({.row_limit = 8, .slack = 8}); }) ==
+        "slack is 8, must be below row_limit, 8");
+  CHECK_FALSE(evictor.due(8));
+  CHECK(evictor.due(9));
 }
 
 TEST_CASE("evidence that nobody collects is asked for by name", "[decode]") {
