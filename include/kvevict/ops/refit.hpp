@@ -42,7 +42,7 @@ struct RefitOptions {
   double largest_spread = 0.25;
   /// Every so many probes one is held out of the first fits, which choose among mass and values,
   /// values only and nothing by the error there; 0 takes what is asked for.
-  std::int64_t check_every = 4;
+  std::int64_t check_every = 2;
   Protect pinned = {};  ///< kept rows that stay as they are
 };
 
