@@ -30,8 +30,11 @@ if(KVEVICT_NATIVE)
   endif()
 endif()
 
-# Sanitizers concern every object of an executable, hence folders and not targets.
+# Sanitizers concern every object of an executable, hence folders and not targets. clang++ takes half the time of g++.
 if(KVEVICT_SANITIZE)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    add_compile_options("-fsanitize-ignorelist=${CMAKE_CURRENT_LIST_DIR}/sanitize_ignore.txt")
+  endif()
   add_compile_options(-fsanitize=${KVEVICT_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${KVEVICT_SANITIZE})
 endif()

@@ -50,7 +50,7 @@ done
 build=$(realpath -m "${build:-$root/build/$preset}")
 jobs=${jobs:-$(setup_jobs)}
 
-setup_ensure "${check[@]}" compiler cmake ninja eigen catch2
+setup_ensure "${check[@]}" compiler cmake ninja eigen catch2 $([[ $preset != asan ]] || echo clang)
 skipped=
 options=(-DKVEVICT_WERROR="$werror" -DKVEVICT_CUDA_TESTS=OFF -DKVEVICT_GPU=OFF)
 if [[ $cuda != no ]]; then
