@@ -19,7 +19,7 @@ namespace {
 using Blob = std::vector<std::byte>;
 
 constexpr EngineShape shape{.heads = 2, .group = 2, .dim = 4, .capacity = 64};
-constexpr DecodeSchedule schedule{.row_limit = 20, .slack = 3, .protect = {.sinks = 1}};
+const DecodeSchedule schedule{.row_limit = 20, .slack = 3, .protect = {.sinks = 1}};
 
 Evictor make(const TestPolicy& policy, const DecodeEvidenceOptions& options = short_memory()) {
   return Evictor(policy, shape.decode(), schedule, options);
