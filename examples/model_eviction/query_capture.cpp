@@ -21,8 +21,9 @@ void QueryCapture::clear(std::int64_t tokens) {
     pre_rope_[layer].resize(tokens, width_);
     post_rope_[layer].resize(tokens, width_);
     for (std::int64_t head = 0; head < query_heads_; ++head) {
-      pre_rope_heads_.push_back(pre_rope_[layer].data() + head * dim_);
-      post_rope_heads_.push_back(post_rope_[layer].data() + head * dim_);
+      const std::int64_t first = tokens == 0 ? 0 : head * dim_;  // no offset from a null pointer
+      pre_rope_heads_.push_back(pre_rope_[layer].data() + first);
+      post_rope_heads_.push_back(post_rope_[layer].data() + first);
     }
   }
 }
