@@ -13,6 +13,7 @@ declare -A setup_packages=(
   [catch2]=catch2
   [benchmark]=libbenchmark-dev
   [clang]=clang
+  [clang-runtime]=libclang-rt-dev
   [clang-format]=clang-format-14
   [clang-tidy]=clang-tidy
   [python]=python3
@@ -47,6 +48,11 @@ static_assert(std::popcount(one<unsigned>) == 1);
 CXX
 }
 
+# Where the sanitizers of clang++ are a package of their own, clang only recommends it: ask once clang is there.
+setup_links_sanitizers() {
+  clang++ -fsanitize=address,undefined -x c++ - -o /dev/null >/dev/null 2>&1 <<<'int main() {}'
+}
+
 setup_cmake_is_recent() {
   local version
   setup_has_command cmake || return 1
@@ -75,6 +81,7 @@ setup_has() {
     catch2) setup_has_header catch2/catch.hpp || setup_has_header catch2/catch_all.hpp ;;
     benchmark) setup_has_header benchmark/benchmark.h ;;
     clang) setup_has_command clang++ ;;
+    clang-runtime) setup_links_sanitizers ;;
     clang-format) setup_has_command clang-format-14 ;;
     clang-tidy) setup_has_command clang-tidy ;;
     python) setup_has_command python3 ;;

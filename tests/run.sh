@@ -50,7 +50,11 @@ done
 build=$(realpath -m "${build:-$root/build/$preset}")
 jobs=${jobs:-$(setup_jobs)}
 
-setup_ensure "${check[@]}" compiler cmake ninja eigen catch2 $([[ $preset != asan ]] || echo clang)
+setup_ensure "${check[@]}" compiler cmake ninja eigen catch2
+if [[ $preset == asan ]]; then
+  setup_ensure "${check[@]}" clang
+  setup_ensure "${check[@]}" clang-runtime
+fi
 skipped=
 options=(-DKVEVICT_WERROR="$werror" -DKVEVICT_CUDA_TESTS=OFF -DKVEVICT_GPU=OFF)
 if [[ $cuda != no ]]; then
