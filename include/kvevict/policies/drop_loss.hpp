@@ -19,7 +19,7 @@ namespace kvevict {
 /// near p_ij is to 1. With an output projection |R (o_i - v_j)|, R the factor of the probe's query
 /// head. No published name. Probes as for ProbeAttention; rows are ranked as by the sum of squares,
 /// without its range of 1e-38 and below. With budgets over all layers and heads (`GlobalBudget`)
-/// the best of plain evictions where it was measured (bench/quality.md).
+/// the best of plain evictions in the mean over eight texts, not on each (bench/quality.md).
 struct DropLoss {
   ProjectionUse output_projection = ProjectionUse::none;
 
