@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bounded_sequence.hpp"
 
-#include <chrono>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "model_eviction/cache_state.hpp"
 #include "model_eviction/cache_view.hpp"
 #include "model_eviction/key_evidence.hpp"
+#include "model_eviction/milliseconds.hpp"
 #include "model_eviction/model_evidence.hpp"
 
 namespace demo {
@@ -18,12 +18,6 @@ namespace demo {
 using mini_llama::Index;
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double milliseconds_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 constexpr std::string_view blob_kind = "BoundedSequence";
 

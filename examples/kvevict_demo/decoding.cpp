@@ -2,7 +2,6 @@
 #include "decoding.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
@@ -16,13 +15,13 @@
 
 #include "bounded_sequence.hpp"
 #include "model_eviction/key_evidence.hpp"
+#include "model_eviction/milliseconds.hpp"
 #include "model_eviction/model_evidence.hpp"
 #include "report.hpp"
 
 namespace demo {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using mini_llama::Index;
 using mini_llama::TokenId;
 
@@ -121,8 +120,7 @@ class Batch {
         chunks.push_back({one.sequence, {&one.next, 1}, {&row, 1}});
       }
       const std::vector<mini_llama::Matrix> logits = feed(chunks);
-      step_milliseconds_.push_back(
-          std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+      step_milliseconds_.push_back(milliseconds_since(start));
       for (std::size_t s = 0; s < sequences_.size(); ++s) {
         Decoding& one = sequences_[s];
         one.evictor_milliseconds.push_back(one.sequence.evictor_milliseconds());

@@ -185,9 +185,10 @@ text that follows, and prints how much of the model's behaviour survived.
                                default: 32
   --decode-limit N             instead: read the text in chunks and generate after it while no head
                                of the cache ever holds more than N rows (budget global: N on
-                               average), and without a limit for comparison; prints the memory that
-                               the cache took at most, the time a token took at the beginning and
-                               at the end, and the text
+                               average), all policies in step, and without a limit for comparison;
+                               prints the memory that each cache took at most, the time that
+                               eviction and a step took at the beginning and at the end, the text,
+                               and its loss by the model with the whole cache
   --slack N                    with it: rows that an eviction makes room for; default: 16
   --temperature T              with it: draws the text; default: 0, the most probable tokens
   --save FILE, --resume FILE   with it, for one policy: writes the state at the end, or goes on from

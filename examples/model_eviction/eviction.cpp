@@ -1,24 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "eviction.hpp"
 
-#include <chrono>
-
 #include <kvevict/kvevict.hpp>
 
 #include "cache_view.hpp"
+#include "milliseconds.hpp"
 #include "model_evidence.hpp"
 #include "replay.hpp"
 
 namespace demo {
-namespace {
-
-double milliseconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
-      .count();
-}
-
-}  // namespace
-
 std::string_view name_of(BudgetKind kind) {
   return kind == BudgetKind::uniform ? "uniform" : "global";
 }
@@ -97,7 +87,7 @@ EvictionOutcome evict_cache(kvevict::CpuResources& res, mini_llama::RaggedCache&
   EvictionOutcome outcome{};
   kvevict::Selection kept;
   with_view(cache, [&](const auto& view) {
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = Clock::now();
     if (plan.budget == BudgetKind::uniform) {
       kvevict::evict_into(res, kept, policy, view, evidence, budget, plan.protect);
     } else {
@@ -108,7 +98,7 @@ EvictionOutcome evict_cache(kvevict::CpuResources& res, mini_llama::RaggedCache&
     if (plan.refit == RefitKind::none) {
       kvevict::compact(res, kept, view);
     } else {
-      const auto refit_start = std::chrono::steady_clock::now();
+      const auto refit_start = Clock::now();
       kvevict::refit_and_compact(
           res, kept, view, *evidence.probes,
           {.mass = plan.refit == RefitKind::absorbed ? kvevict::RefitMass::absorbed
