@@ -107,9 +107,22 @@ TEST_CASE("layers share tables and have pools of their own", "[core][pages]") {
   REQUIRE(rows.head(1).row(3) == first.data() + 6);
   REQUIRE(rows.head(2).row(0) == second.data() + 8);
   REQUIRE(rows.head(3).row(0) == second.data());
+
+  std::vector<float> others(2 * 4 * 2);
+  float* others_by_head[] = {others.data(), others.data(), second.data(), second.data()};
+  const auto cache = KvView<float>::paged_per_head(bases, others_by_head, page, table, layout, 2);
+  REQUIRE(cache.keys().head(2).row(0) == second.data() + 8);
+  REQUIRE(cache.values().head(0).row(1) == others.data() + 8 + 2);
+  REQUIRE(cache.values().head(3).row(2) == second.data() + 4);
+  const KvView<const float> read_only = cache.with_layout(RowLayout<>::uniform(4, 2), {});
+  REQUIRE(read_only.values().head(1).row(1) == others.data() + 2);
+
   bases[2] = nullptr;
   REQUIRE(refused([&] { RowsView<float>::paged_per_head(bases, page, table, layout, 2); }) ==
           "table[2] is null, must be a pointer to the head's rows");
+  REQUIRE(refused([&] {
+            KvView<float>::paged_per_head(others_by_head, bases, page, table, layout, 2);
+          }) == "table[2] is null, must be a pointer to the head's rows");
 }
 
 TEST_CASE("a paged view keeps its places when row counts change", "[core][pages]") {

@@ -128,3 +128,69 @@ TEST_CASE("8-bit numbers are scaled by head", "[core][storage]") {
   REQUIRE(cache.values().head(1).value(0, 0) == 2.0f);
   REQUIRE(cache.row_bytes() == 8);
 }
+
+TEST_CASE("8-bit numbers are scaled by row", "[core][storage]") {
+  std::vector<float8_e4m3> codes(2 * 3 * 4, float8_e4m3{0x38});  // 1.0
+  // Scales of keys lie [head][row], those of values [row][head].
+  std::vector<float> keys = {1, 2, 3, 4, 5, 6};
+  std::vector<float> values = {10, 20, 30, 40, 50, 60};
+  const auto key_scales = RowsView<float>::strided(keys.data(), 2, 3, 1, 3, 1);
+  const auto value_scales = RowsView<float>::strided(values.data(), 2, 3, 1, 1, 2);
+  const auto plain = KvView<float8_e4m3>::hnd(codes.data(), codes.data(), 2, 3, 4);
+  const auto cache = plain.with_row_scales(key_scales, value_scales);
+  REQUIRE_FALSE(plain.keys().scaled_by_row());
+  REQUIRE(cache.keys().scaled_by_row());
+  REQUIRE(cache.keys().head(1).value(2, 3) == 6.0f);
+  REQUIRE(cache.values().head(0).value(2, 0) == 50.0f);
+  REQUIRE(plain.row_bytes() == 8);
+  REQUIRE(cache.row_bytes() == 16);
+
+  const KvView<const float8_e4m3> read_only = cache;
+  REQUIRE(read_only.values().head(1).value(1, 1) == 40.0f);
+  const std::vector<std::int64_t> offsets = {0, 2, 3};
+  const auto layout = kvevict::RowLayout<>::ragged(offsets.data(), 2);
+  const auto fewer = cache.with_layout(layout, {});
+  REQUIRE(fewer.keys().row_scales().rows(1) == 1);
+  REQUIRE(fewer.values().head(1).value(0, 0) == 20.0f);
+
+  // A row has one scale: the last that was given.
+  const float of_heads[] = {0.25f, 3.0f};
+  REQUIRE(cache.with_scales(of_heads, nullptr).keys().head(1).value(2, 3) == 3.0f);
+  REQUIRE(cache.with_scales(of_heads, nullptr).values().head(1).value(2, 3) == 1.0f);
+  REQUIRE(plain.with_scales(of_heads, of_heads)
+              .with_row_scales(key_scales, value_scales)
+              .keys()
+              .head(1)
+              .value(2, 3) == 6.0f);
+
+  REQUIRE(refused([&] {
+            plain.with_row_scales(RowsView<float>::strided(keys.data(), 2, 3, 2, 3, 1),
+                                  value_scales);
+          }) == "scales.dim is 2, must be 1: one for each row");
+  REQUIRE(refused([&] {
+            plain.with_row_scales(key_scales,
+                                  RowsView<float>::strided(values.data(), 2, 2, 1, 1, 2));
+          }) == "scales.rows is different, must be equal to those that are scaled, for every head");
+  const auto packed = RowsView<float>::packed(keys.data(), plain.layout(), 1, 1);
+  REQUIRE(refused([&] {
+            plain.with_row_scales(packed, packed).with_layout(layout, {});
+          }).substr(0, 15) == "rows is packed,");
+}
+
+TEST_CASE("scales of rows lie in pages beside those of the rows", "[core][storage]") {
+  // Heads of 5 rows in pages of 4: page 2, then page 0.
+  const std::int32_t ids[] = {2, 0};
+  const kvevict::PageTable<> table{ids, 1, 2, 2, 3};
+  const auto layout = kvevict::RowLayout<>::uniform(2, 5);
+  std::vector<float8_e5m2> pool(3 * 4 * 2 * 8, float8_e5m2{0x3c});  // 1.0
+  std::vector<float> scales(3 * 4 * 2);
+  for (std::size_t i = 0; i < scales.size(); ++i) scales[i] = static_cast<float>(i);
+  const auto of_rows =
+      RowsView<float>::paged(scales.data(), kvevict::PageLayout::nhd(4, 2, 1), table, layout, 1);
+  const auto cache =
+      KvView<float8_e5m2>::paged_nhd(pool.data(), pool.data(), table, layout, 4, 2, 8)
+          .with_row_scales(of_rows, of_rows);
+  REQUIRE(cache.keys().head(0).value(0, 7) == 16.0f);
+  REQUIRE(cache.keys().head(1).value(3, 0) == 23.0f);
+  REQUIRE(cache.values().head(1).value(4, 3) == 1.0f);
+}

@@ -97,6 +97,71 @@ TEMPLATE_TEST_CASE("compaction moves the bytes of quantised rows", "[ops][quanti
   }
 }
 
+TEMPLATE_TEST_CASE("scales of rows move with the rows, wherever they lie", "[ops][quantised]",
+                   float8_e4m3, float8_e5m2) {
+  using T = TestType;
+  constexpr std::int64_t dim = 32;
+  const Selection kept = selection_of({{0, 3, 4, 20, 36}, {1, 2, 39}});
+  std::uint64_t number = 0;
+  for (const RowsForm form : forms<T>()) {
+    for (const RowsForm scale_form : forms<float>()) {
+      if (!case_runs(++number)) continue;
+      RowsCase<T> rows = arbitrary_rows<T>(form, dim);
+      RowsCase<float> scales(scale_form, counts, 1, number);
+      INFO(rows.describe() << ", scales in " << scales.describe());
+      const RowsCase<float> before = scales.copy();
+      RowsCase<T> gathered =
+          RowsCase<T>::of_stored(RowsForm::packed, {5, 3}, dim, [&](std::int64_t h) {
+            return std::vector<T>(static_cast<std::size_t>(kept.count(h) * dim));
+          });
+      RowsCase<float> gathered_scales(RowsForm::paged_by_head, {5, 3}, 1, number);
+      RowsCase<float> want = before.copy();
+      RowsCase<float> want_gathered = gathered_scales.copy();
+      for (std::int64_t h = 0; h < 2; ++h) {
+        for (std::int64_t j = 0; j < kept.count(h); ++j) {
+          const float scale = before.view().head(h)(kept.head(h)[j], 0);
+          want.writable().head(h)(j, 0) = scale;
+          want_gathered.writable().head(h)(j, 0) = scale;
+        }
+      }
+      TestResources res({.threads = 2});
+      gather_rows(res, kept.view(), rows.view().with_row_scales(scales.view()),
+                  gathered.writable().with_row_scales(gathered_scales.writable()));
+      REQUIRE(same_bytes(gathered_scales, want_gathered));
+      REQUIRE(same_bytes(scales, before));
+      REQUIRE(gathered.view().head(1)(2, 5).bits == rows.view().head(1)(39, 5).bits);
+      compact_rows(res, kept.view(), rows.writable().with_row_scales(scales.writable()));
+      REQUIRE(same_bytes(scales, want));
+      REQUIRE(gathered.view().head(1)(2, 5).bits == rows.view().head(1)(2, 5).bits);
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("rows with scales of their own are read as their numbers", "[ops][quantised]",
+                   float8_e4m3, float8_e5m2) {
+  using T = TestType;
+  for (const std::int64_t dim : {1, 33, 320}) {
+    const auto layout = kvevict::RowLayout<>::uniform(2, counts[0]);
+    const QuantisedRows<T> rows(
+        random_values(Shape::heavy_tailed, 2 * counts[0] * dim, static_cast<std::uint64_t>(dim)),
+        layout, dim, Scaling::by_row);
+    const std::vector<float> numbers = rows.numbers(layout);
+    const auto exact = RowsView<const float>::packed(numbers.data(), layout, dim, dim);
+    const auto norms = [](const auto& of) {
+      return scores_of(of.layout(), [&](auto& res, auto out) { row_norms(res, of, 1.0f, out); });
+    };
+    const std::vector<float> want = norms(exact);
+    for (const RowsForm form : forms<T>()) {
+      const auto in_form = RowsCase<T>::of_stored(
+          form, counts, dim, [&](std::int64_t h) { return rows.head(layout, h); });
+      const auto scales = RowsCase<float>::of_stored(
+          form, counts, 1, [&](std::int64_t h) { return rows.scales_of(layout, h); });
+      INFO(in_form.describe());
+      REQUIRE(same_bits(norms(in_form.view().with_row_scales(scales.view())), want));
+    }
+  }
+}
+
 TEMPLATE_TEST_CASE("quantised rows are read as their numbers", "[ops][quantised]", q8_0, q4_0,
                    float8_e4m3, float8_e5m2) {
   using T = TestType;
@@ -161,6 +226,23 @@ TEST_CASE("rows are not copied to where another scale is theirs", "[ops][quantis
           "as they are");
   REQUIRE(refusal(nullptr, two) == refusal(one, two));
   REQUIRE(refusal(one, nullptr) == refusal(one, two));
+  REQUIRE(same_bytes(to, before));
+  RowsCase<float> of_rows(RowsForm::padded, counts, 1, 1);
+  REQUIRE(refused(
+              [&] {
+                gather_rows(res, kept.view(), from.view(),
+                            to.writable().with_row_scales(of_rows.writable()));
+              },
+              ErrorKind::unsupported) ==
+          "to.scales is by row, must be as those of the rows that are copied, whose bytes stay as "
+          "they are");
+  REQUIRE(refused(
+              [&] {
+                gather_rows(res, kept.view(), from.view().with_row_scales(of_rows.view()),
+                            to.writable());
+              },
+              ErrorKind::unsupported)
+              .substr(0, 28) == "to.scales is not by row, mus");
   REQUIRE(same_bytes(to, before));
   gather(two, two);
   REQUIRE(to.view().head(1)(0, 3).bits == from.view().head(1)(5, 3).bits);

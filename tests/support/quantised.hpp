@@ -49,26 +49,36 @@ T nearest(float value) {
   return best;
 }
 
+enum class Scaling { by_head, by_row };
+
 // Rows of all heads in a quantised format, packed, and the floats that the format makes of them.
 template <class T>
 struct QuantisedRows {
   std::int64_t dim = 0;
+  Scaling scaling = Scaling::by_head;
   std::vector<T> stored;
-  std::vector<float> scales;  // of the heads; none for blocks, which have their own
+  std::vector<float> scales;  // of the heads, or of all rows; none for blocks, which have their own
 
   // Of floats [sum of rows][dim].
   QuantisedRows(const std::vector<float>& values, const kvevict::RowLayout<>& layout,
-                std::int64_t channels)
-      : dim(channels) {
+                std::int64_t channels, Scaling by = Scaling::by_head)
+      : dim(channels), scaling(by) {
     if constexpr (kvevict::BlockStorage<T>) {
       stored.resize(values.size() / 32);
       for (std::size_t b = 0; b < stored.size(); ++b) quantise(&values[32 * b], stored[b]);
     } else {
       for (std::int64_t h = 0; h < layout.heads(); ++h) {
-        scales.push_back(0.25f / static_cast<float>(3 * h + 1));
-        for (std::int64_t i = 0; i < layout.rows(h) * dim; ++i) {
-          const auto at = static_cast<std::size_t>(layout.offset(h) * dim + i);
-          stored.push_back(nearest<T>(values[at] / scales.back()));
+        if (by == Scaling::by_head) scales.push_back(0.25f / static_cast<float>(3 * h + 1));
+        for (std::int64_t i = 0; i < layout.rows(h); ++i) {
+          const auto at = values.begin() + (layout.offset(h) + i) * dim;
+          if (by == Scaling::by_row) {
+            // The largest channel becomes 192, which both formats have room for.
+            float largest = 0.0f;
+            for (std::int64_t c = 0; c < dim; ++c) largest = std::max(largest, std::abs(at[c]));
+            scales.push_back(largest > 0.0f ? largest / 192.0f : 1.0f);
+          }
+          for (std::int64_t c = 0; c < dim; ++c)
+            stored.push_back(nearest<T>(at[c] / scales.back()));
         }
       }
     }
@@ -85,17 +95,28 @@ struct QuantisedRows {
   std::vector<float> numbers(const kvevict::RowLayout<>& layout) const {
     std::vector<float> out;
     for (std::int64_t h = 0; h < layout.heads(); ++h) {
-      const float scale = scales.empty() ? 1.0f : scales[static_cast<std::size_t>(h)];
-      for (const T& unit : head(layout, h)) {
+      const std::vector<T> of_head = head(layout, h);
+      for (std::size_t u = 0; u < of_head.size(); ++u) {
+        const float scale = scale_of(layout, h, static_cast<std::int64_t>(u) / units());
         for (std::int64_t c = 0; c < kvevict::channels_of<T>; ++c) {
-          out.push_back(scale * kvevict::channel_of(&unit, c, 1));
+          out.push_back(scale * kvevict::channel_of(&of_head[u], c, 1));
         }
       }
     }
     return out;
   }
 
-  // A view of these rows, with the scales.
+  float scale_of(const kvevict::RowLayout<>& layout, std::int64_t h, std::int64_t i) const {
+    if (scales.empty()) return 1.0f;
+    return scales[static_cast<std::size_t>(scaling == Scaling::by_row ? layout.offset(h) + i : h)];
+  }
+  // Of the rows of a head, if each has its own.
+  std::vector<float> scales_of(const kvevict::RowLayout<>& layout, std::int64_t h) const {
+    const auto first = scales.begin() + layout.offset(h);
+    return {first, first + layout.rows(h)};
+  }
+
+  // A view of these rows, with the scales of the heads.
   template <class View>
   View scaled(const View& view) const {
     if constexpr (kvevict::ScaledElement<T>) return view.with_scales(scales.data());

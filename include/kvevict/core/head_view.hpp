@@ -12,6 +12,12 @@
 
 namespace kvevict {
 
+/// What a row of a head is to be multiplied by: 1, but for ScaledElements.
+template <class T, MemorySpace S, bool Scaled = ScaledElement<std::remove_const_t<T>>>
+struct HeadScales {
+  KVEVICT_HOST_DEVICE static constexpr float of_row(std::int64_t) { return 1.0f; }
+};
+
 /// The rows of one head, [row][dim]: `row_stride` apart, or in pages, where the rows of each page
 /// are `row_stride` apart. Code that reads rows asks for them, or for runs of them, and so need not
 /// know which. Strides count Ts.
@@ -25,7 +31,7 @@ struct HeadView {
   const std::int32_t* page_ids = nullptr;  ///< of the head's pages, in the order of the rows
   std::int64_t page_stride = 0;            ///< 0: not in pages
   PageRows page = {};
-  float scale = 1.0f;  ///< that a ScaledElement is to be multiplied by
+  HeadScales<T, S> scales = {};
 
   /// The rows of a matrix.
   KVEVICT_HOST_DEVICE static HeadView of(const MatrixView<T, S>& matrix) {
@@ -56,9 +62,12 @@ struct HeadView {
     return row(i)[channel * channel_stride];
   }
 
+  /// What the channels of a row are to be multiplied by.
+  KVEVICT_HOST_DEVICE float scale_of(std::int64_t i) const { return scales.of_row(i); }
+
   /// A channel as the number that it stands for, whatever the format.
   KVEVICT_HOST_DEVICE float value(std::int64_t i, std::int64_t channel) const {
-    return scale * channel_of<std::remove_const_t<T>>(row(i), channel, channel_stride);
+    return scale_of(i) * channel_of<std::remove_const_t<T>>(row(i), channel, channel_stride);
   }
 
   /// Pages that hold rows; 0 if not in pages.
@@ -71,6 +80,18 @@ struct HeadView {
     if (!paged()) return count;
     const std::int64_t left = (std::int64_t{page.page_of(first)} + 1) * page.rows() - first;
     return left < count ? left : count;
+  }
+};
+
+/// One number for all rows of the head, or one for each, which is a row of one channel and has its
+/// own place.
+template <class T, MemorySpace S>
+struct HeadScales<T, S, true> {
+  float of_head = 1.0f;
+  HeadView<ScaleOf<T>, S> of_rows = {};  ///< no rows: `of_head` is that of all
+
+  KVEVICT_HOST_DEVICE float of_row(std::int64_t i) const {
+    return of_rows.dim == 0 ? of_head : of_rows(i, 0);
   }
 };
 

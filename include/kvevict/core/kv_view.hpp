@@ -94,6 +94,15 @@ class KvView {
                   RowsView<T, S>::paged(v, page, table, layout, dim));
   }
 
+  /// The same with pools for each head, such as those of many layers that share tables: `k[h]` and
+  /// `v[h]` point to the first row of head h in page 0 of its pools.
+  static KvView paged_per_head(T* const* k, T* const* v, const PageLayout& page,
+                               const PageTable<S>& table, const RowLayout<S>& layout,
+                               std::int64_t dim) {
+    return KvView(RowsView<T, S>::paged_per_head(k, page, table, layout, dim),
+                  RowsView<T, S>::paged_per_head(v, page, table, layout, dim));
+  }
+
   KvView with_positions(Positions<S, position_type> positions) const {
     KvView view = *this;
     view.positions_ = positions;
@@ -107,6 +116,19 @@ class KvView {
     KvView view = *this;
     view.keys_ = keys_.with_scales(key_scales);
     view.values_ = values_.with_scales(value_scales);
+    return view;
+  }
+
+  /// The same rows, each to be multiplied by a scale of its own, which is a row of one float and
+  /// moves with it. RowsView<float> finds them: [head][row] is strided(scales, heads, rows, 1,
+  /// rows, 1), a pool [page][row][head] of the same pages paged(pool, PageLayout::nhd(page_rows,
+  /// kv_heads, 1), table, layout, 1). Throws unless there is one for each row.
+  KvView with_row_scales(const RowsView<ScaleOf<T>, S>& key_scales,
+                         const RowsView<ScaleOf<T>, S>& value_scales) const
+      requires(ScaledElement<std::remove_const_t<T>>) {
+    KvView view = *this;
+    view.keys_ = keys_.with_row_scales(key_scales);
+    view.values_ = values_.with_row_scales(value_scales);
     return view;
   }
 
@@ -128,9 +150,13 @@ class KvView {
   std::int64_t heads() const { return keys_.heads(); }
   std::int64_t rows(std::int64_t head) const { return keys_.rows(head); }
 
-  /// Bytes of one row's key and value.
+  /// Bytes of one row's key and value, with scales that are its own.
   std::int64_t row_bytes() const {
-    return bytes_of_row<T>(keys_.dim()) + bytes_of_row<T>(values_.dim());
+    const auto scales = [](const RowsView<T, S>& rows) {
+      return rows.scaled_by_row() ? std::int64_t{sizeof(float)} : 0;
+    };
+    return bytes_of_row<T>(keys_.dim()) + scales(keys_) + bytes_of_row<T>(values_.dim()) +
+           scales(values_);
   }
 
  private:

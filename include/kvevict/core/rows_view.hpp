@@ -11,6 +11,13 @@
 
 namespace kvevict {
 
+namespace detail {
+
+/// In the place of the scales of rows that have none.
+struct NoScales {};
+
+}  // namespace detail
+
 /// The rows of all heads of one tensor (keys, or values), each head [row][dim]. Four ways to find a
 /// head's rows, each with 64-bit strides that count Ts, which are elements or the blocks of a
 /// quantised row (q8_0: `dim` / 32 for rows that follow each other); `dim` counts channels:
@@ -45,7 +52,8 @@ class RowsView {
         page_heads_(other.page_heads_),
         page_stride_(other.page_stride_),
         page_(other.page_),
-        scales_(other.scales_) {}
+        scales_(other.scales_),
+        row_scales_(other.row_scales_) {}
 
   static RowsView strided(T* base, std::int64_t heads, std::int64_t rows, std::int64_t dim,
                           std::int64_t head_stride, std::int64_t row_stride,
@@ -114,17 +122,44 @@ class RowsView {
   RowsView with_scales(const float* scales) const requires(ScaledElement<std::remove_const_t<T>>) {
     RowsView view = *this;
     view.scales_ = scales;
+    view.row_scales_ = {};
     return view;
   }
   const float* scales() const { return scales_; }
 
+  /// The same rows, row i of head h to be multiplied by row i of head h of `scales`, whose rows are
+  /// of one channel each: the scales move with the rows. They may lie in another form than the
+  /// rows, as in a pool of scales with the page table of the rows.
+  RowsView with_row_scales(const RowsView<ScaleOf<T>, S>& scales) const
+      requires(ScaledElement<std::remove_const_t<T>>) {
+    require(scales.dim() == 1, "scales.dim", scales.dim(), "1: one for each row");
+    require(same_rows(scales.layout(), layout_), "scales.rows", "different",
+            "equal to those that are scaled, for every head");
+    RowsView view = *this;
+    view.scales_ = nullptr;
+    view.row_scales_ = scales;
+    return view;
+  }
+  /// Whether each row has a scale of its own.
+  bool scaled_by_row() const {
+    if constexpr (ScaledElement<std::remove_const_t<T>>) return row_scales_.dim() != 0;
+    return false;
+  }
+  const RowsView<ScaleOf<T>, S>& row_scales() const
+      requires(ScaledElement<std::remove_const_t<T>>) {
+    return row_scales_;
+  }
+
   /// For copies of these rows, of other counts: one after another from `base` on, with the same
-  /// dimension and scales.
-  RowsView<std::remove_const_t<T>, S> packed_copies(std::remove_const_t<T>* base,
+  /// dimension and scales of heads; those of rows are copies too, from `scales` on.
+  RowsView<std::remove_const_t<T>, S> packed_copies(std::remove_const_t<T>* base, float* scales,
                                                     const RowLayout<S>& layout) const {
     auto view =
         RowsView<std::remove_const_t<T>, S>::packed(base, layout, dim_, dim_ / channels_of<T>);
     view.scales_ = scales_;
+    if constexpr (ScaledElement<std::remove_const_t<T>>) {
+      if (scaled_by_row()) view.row_scales_ = RowsView<float, S>::packed(scales, layout, 1, 1);
+    }
     return view;
   }
 
@@ -139,7 +174,8 @@ class RowsView {
     view.page = page_;
     if (is_paged()) view.page_ids = pages_.of(head);
     if constexpr (ScaledElement<std::remove_const_t<T>>) {
-      if (scales_ != nullptr) view.scale = scales_[head];
+      if (scales_ != nullptr) view.scales.of_head = scales_[head];
+      if (row_scales_.dim() != 0) view.scales.of_rows = row_scales_.head(head);
     }
     if (table_ != nullptr) {
       view.data = table_[head];
@@ -155,7 +191,7 @@ class RowsView {
 
   /// The same memory with other row counts: after a compaction in place the heads keep their places
   /// and hold fewer rows, after rows were appended more. The view must not be `packed`, whose
-  /// places follow from the counts. A paged view checks its pages again.
+  /// places follow from the counts, nor its scales by row. A paged view checks its pages again.
   RowsView with_layout(const RowLayout<S>& layout) const {
     require(table_ != nullptr || head_stride_ != packed_heads, "rows", "packed",
             "strided, per head or paged to change its row counts");
@@ -163,6 +199,9 @@ class RowsView {
     if (is_paged()) detail::require_pages(pages_, page_, layout);
     RowsView view = *this;
     view.layout_ = layout;
+    if constexpr (ScaledElement<std::remove_const_t<T>>) {
+      if (scaled_by_row()) view.row_scales_ = row_scales_.with_layout(layout);
+    }
     return view;
   }
 
@@ -171,6 +210,9 @@ class RowsView {
   friend class RowsView;
 
   static constexpr std::int64_t packed_heads = INT64_MIN;
+
+  using RowScales = std::conditional_t<ScaledElement<std::remove_const_t<T>>,
+                                       RowsView<ScaleOf<T>, S>, detail::NoScales>;
 
   RowsView(const RowLayout<S>& layout, std::int64_t dim, std::int64_t row_stride,
            std::int64_t channel_stride)
@@ -222,6 +264,20 @@ class RowsView {
   std::int64_t page_stride_ = 0;
   PageRows page_;
   const float* scales_ = nullptr;
+  RowScales row_scales_ = {};
 };
+
+namespace detail {
+
+/// Calls use(scales...) with the scales of the rows if each row has its own, as those of all the
+/// views then have: what moves rows moves their scales too.
+template <class Use, class T, MemorySpace S, class... Others>
+void with_row_scales(Use&& use, const RowsView<T, S>& rows, const Others&... others) {
+  if constexpr (ScaledElement<std::remove_const_t<T>>) {
+    if (rows.scaled_by_row()) use(rows.row_scales(), others.row_scales()...);
+  }
+}
+
+}  // namespace detail
 
 }  // namespace kvevict

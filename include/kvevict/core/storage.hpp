@@ -61,9 +61,13 @@ struct float8_e5m2 {
   }
 };
 
-/// Formats of one channel each, which a view scales by a factor of the head.
+/// Formats of one channel each, which a view scales by a factor of the head or of the row.
 template <class T>
 concept ScaledElement = std::same_as<T, float8_e4m3> || std::same_as<T, float8_e5m2>;
+
+/// The scales of rows of T: read where the rows are only read.
+template <class T>
+using ScaleOf = std::conditional_t<std::is_const_v<T>, const float, float>;
 
 /// Formats that hold 32 channels and their scale in a block.
 template <class T>
@@ -84,7 +88,7 @@ KVEVICT_HOST_DEVICE constexpr std::int64_t bytes_of_row(std::int64_t dim) {
   return dim / channels_of<T> * static_cast<std::int64_t>(sizeof(T));
 }
 
-/// Channel `channel` of the row at `row`, without the scale of a head.
+/// Channel `channel` of the row at `row`, without a scale that the view has.
 template <class T>
 KVEVICT_HOST_DEVICE float channel_of(const T* row, std::int64_t channel,
                                      std::int64_t channel_stride) {

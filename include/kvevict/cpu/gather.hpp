@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kvevict/cpu/resources.hpp"
+#include "kvevict/cpu/row_pieces.hpp"
 #include "kvevict/ops/gather.hpp"
 
 namespace kvevict::cpu {
@@ -23,15 +24,16 @@ template <class T>
 void gather_rows_impl(Resources& res, SelectionView<> selection, const RowsView<const T>& from,
                       const RowsView<T>& to) {
   if (res.workspace().counting()) return;
-  res.parallel_for(selection.heads(), [&](std::int64_t h, int) {
-    const auto source = from.head(h);
-    const auto target = to.head(h);
-    const std::int32_t* kept = selection.head(h);
-    for (std::int64_t j = 0; j < selection.count(h); ++j) {
-      copy_row(source.row(kept[j]), source.channel_stride, target.row(j), target.channel_stride,
-               from.dim());
-    }
-  });
+  for_each_piece(res, selection.layout,
+                 [&](std::int64_t h, std::int64_t begin, std::int64_t end, int) {
+                   const auto source = from.head(h);
+                   const auto target = to.head(h);
+                   const std::int32_t* kept = selection.head(h);
+                   for (std::int64_t j = begin; j < end; ++j) {
+                     copy_row(source.row(kept[j]), source.channel_stride, target.row(j),
+                              target.channel_stride, from.dim());
+                   }
+                 });
 }
 
 template <class T>

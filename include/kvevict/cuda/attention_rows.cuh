@@ -69,7 +69,7 @@ struct RowStatistic {
 /// the statistic of each row, query after query. Flops and bytes as in `attention_states`, and 4
 /// bytes written for each row of each query head.
 template <class T, int Columns>
-__global__ void __launch_bounds__(128, Columns == 64 ? 4 : 3)
+__global__ void __launch_bounds__(128, resident_blocks<T>(Columns == 64 ? 4 : 3))
     attention_rows(RowsView<const T, MemorySpace::device> keys, StackedQueries stacked,
                    std::int64_t row_tiles, AttentionStatistic statistic, const QueryWeight* weights,
                    ScoreView<MemorySpace::device> out) {

@@ -42,7 +42,7 @@ static __global__ void __launch_bounds__(128)
 /// cache for each channel of 64 keys: bound by fp32 arithmetic, for up to 16 queries by the
 /// bandwidth that the keys need.
 template <class T, int Columns>
-__global__ void __launch_bounds__(128, Columns == 64 ? 4 : 3)
+__global__ void __launch_bounds__(128, resident_blocks<T>(Columns == 64 ? 4 : 3))
     attention_states(RowsView<const T, MemorySpace::device> keys, StackedQueries stacked,
                      std::int64_t column_tiles, SoftmaxState* states) {
   using Tile = LogitTile<T, Columns>;

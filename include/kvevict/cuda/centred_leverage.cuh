@@ -23,7 +23,7 @@ using MeanSplits = RowSplits<256, 64>;
 /// sums[head][split][dim] over the rows of the range: one block for each split, a warp for each of
 /// its rows and a lane for each channel.
 template <class T>
-__global__ void __launch_bounds__(128)
+__global__ void __launch_bounds__(128, resident_blocks<T>(8))
     sum_rows(RowsView<const T, MemorySpace::device> rows, RowRange range, std::int64_t max_splits,
              double* sums) {
   constexpr int warps = 4;

@@ -65,7 +65,7 @@ static __global__ void __launch_bounds__(128)
 /// One block for up to `Columns` queries of a query head, which run through the rows that any of
 /// them sees. Flops as in `attention_states`.
 template <class T, int Columns>
-__global__ void __launch_bounds__(128, Columns == 64 ? 4 : 3)
+__global__ void __launch_bounds__(128, resident_blocks<T>(Columns == 64 ? 4 : 3))
     chunk_states(RowsView<const T, MemorySpace::device> keys, ChunkAttention task,
                  std::int64_t column_tiles) {
   using Tile = LogitTile<T, Columns>;
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(128, Columns == 64 ? 4 : 3)
 /// One block for 64 rows of a query head and the queries of their chunks: computes their logits
 /// once more and adds up the weights of each row, query after query.
 template <class T, int Columns>
-__global__ void __launch_bounds__(128, Columns == 64 ? 4 : 3)
+__global__ void __launch_bounds__(128, resident_blocks<T>(Columns == 64 ? 4 : 3))
     chunk_rows(RowsView<const T, MemorySpace::device> keys, ChunkAttention task,
                std::int64_t row_tiles, ScoreView<MemorySpace::device> out) {
   using Tile = LogitTile<T, Columns>;

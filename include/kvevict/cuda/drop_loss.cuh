@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(128, 2)
         project_rows<T>(value_rows, matrix_rows(transforms, q), whole_values, k, scratch, a);
       } else {
         stage_rows<Product::rows, T>(value_rows, of_values.channel_stride, dim, whole_values, k, a,
-                                     SameScale{of_values.scale});
+                                     RowScales<T>{of_values, rows.first});
       }
       stage_rows<64, float>(
           [&](int c) {

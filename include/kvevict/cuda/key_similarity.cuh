@@ -23,11 +23,27 @@ namespace detail {
 
 __device__ inline float inverse_length(float norm) { return norm == 0.0f ? 0.0f : 1.0f / norm; }
 
+/// Two factors one after the other, so that quantised numbers round as the floats that they are.
+struct TwoFactors {
+  float first;
+  float second;
+  friend __device__ float operator*(const TwoFactors& factors, float x) {
+    return factors.second * (factors.first * x);
+  }
+};
+
 /// Brings the rows of a tile to length one: products of two lengths may leave fp32.
+template <class T>
 struct UnitScale {
   const float* inverse;
-  float scale;
-  __device__ float operator()(int r) const { return scale * inverse[r]; }
+  RowScales<T> scales;
+  __device__ auto operator()(int r) const {
+    if constexpr (Element<T>) {
+      return inverse[r];
+    } else {
+      return TwoFactors{scales(r), inverse[r]};
+    }
+  }
 };
 
 /// What a thread of `latest_similar` shares of its columns with the others of a row.
@@ -65,9 +81,9 @@ __global__ void __launch_bounds__(128, 3)
     for (int k = 0; k < dim; k += Product::depth) {
       __syncthreads();
       stage_rows<64, T>(HeadRows<T>{head, tile.first, count}, head.channel_stride, dim, whole, k, a,
-                        UnitScale{inverse, head.scale});
+                        UnitScale<T>{inverse, RowScales<T>{head, tile.first}});
       stage_rows<64, T>(HeadRows<T>{head, start, columns}, head.channel_stride, dim, whole, k, b,
-                        SameScale{head.scale});
+                        RowScales<T>{head, start});
       __syncthreads();
       product.add(a, b, dim - k);
     }

@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(128, Columns > 64 ? 3 : 4)
     for (int k = 0; k < end; k += Product::depth) {
       __syncthreads();
       stage_rows<Product::rows, T>(HeadRows<T>{head, begin + first_row, count}, head.channel_stride,
-                                   dim, whole, k, a, SameScale{head.scale});
+                                   dim, whole, k, a, RowScales<T>{head, begin + first_row});
       stage_rows<Columns, float>(HeadRows<float>{factor, column, outputs - column},
                                  factor.channel_stride, dim, whole_factor, k, b);
       __syncthreads();

@@ -39,11 +39,11 @@ __device__ inline float weight_of_exponential(const QueryWeight& weight) {
 }
 
 /// Stages rows [0, 64) and channels [first, first + 64) of a tile of values turned over, as two
-/// slices [channel][32 rows] for TileProduct.
+/// slices [channel][32 rows] for TileProduct. `rows` are the head's from `first_row` on.
 template <class T>
 __device__ void stage_channels(const T* const* rows,
-                               const HeadView<const T, MemorySpace::device>& head, int first,
-                               float* to) {
+                               const HeadView<const T, MemorySpace::device>& head,
+                               std::int64_t first_row, int first, float* to) {
   using Product = TileProduct<float, 64>;
   // A warp has 8 channels of 4 rows: adjacent in memory, and each in a bank of its own.
   for (int i = static_cast<int>(threadIdx.x); i < 64 * 64; i += Product::threads) {
@@ -51,7 +51,9 @@ __device__ void stage_channels(const T* const* rows,
     const int row = i / 256 * 4 + i / 8 % 4;
     const T* at = first + channel < head.dim ? rows[row] : nullptr;
     to[row / 32 * 64 * Product::pitch + channel * Product::pitch + row % 32] =
-        at != nullptr ? head.scale * channel_of<T>(at, first + channel, head.channel_stride) : 0.0f;
+        at != nullptr ? head.scale_of(first_row + row) *
+                            channel_of<T>(at, first + channel, head.channel_stride)
+                      : 0.0f;
   }
 }
 
@@ -114,7 +116,7 @@ __global__ void __launch_bounds__(128, 2)
     Product product;
     tile.compute(product, first, count);
     __syncthreads();
-    stage_channels<T>(value_rows, of_values, static_cast<int>(channel_tile) * 64, b);
+    stage_channels<T>(value_rows, of_values, first, static_cast<int>(channel_tile) * 64, b);
     KVEVICT_UNROLL
     for (int j = 0; j < Product::column_count; ++j) {
       const int column = Product::column(j);
@@ -219,7 +221,7 @@ __device__ void project_rows(const HeadRows<T>& rows,
   for (int k = 0; k < dim; k += Product::depth) {
     __syncthreads();
     stage_rows<Product::rows, T>(rows, rows.head.channel_stride, dim, whole, k, scratch,
-                                 SameScale{rows.head.scale});
+                                 RowScales<T>{rows.head, rows.first});
     stage_rows<Product::columns, float>(HeadRows<float>{matrix, first, outputs},
                                         matrix.channel_stride, dim, whole_matrix, k, b);
     __syncthreads();

@@ -97,7 +97,7 @@ struct LogitTile {
     for (int k = 0; k < dim; k += Product::depth) {
       __syncthreads();
       stage_rows<Product::rows, T>([&](int r) { return key_rows[r]; }, head.channel_stride, dim,
-                                   whole_keys, k, a, SameScale{head.scale});
+                                   whole_keys, k, a, RowScales<T>{head, first});
       switch (stacked->queries.type()) {
         case ElementType::float32:
           stage_queries<float>(dim, k, b);

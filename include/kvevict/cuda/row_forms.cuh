@@ -47,16 +47,17 @@ __device__ double sum_of_magnitudes(const float (&products)[Count]) {
   return sum;
 }
 
-/// The sum of one thread's products in a row by the row's channels from `first` on, 16 apart.
+/// The sum of one thread's products in a row by the row's channels from `first` on, 16 apart, times
+/// `scale`.
 template <int Count, class T>
-__device__ double products_by_row(const float (&products)[Count], const T* row,
+__device__ double products_by_row(const float (&products)[Count], const T* row, float scale,
                                   const HeadView<const T, MemorySpace::device>& head, int first) {
   float sum = 0.0f;
   KVEVICT_UNROLL
   for (int j = 0; j < Count; ++j) {
     const int channel = first + 16 * j;
     if (channel < head.dim) {
-      sum += products[j] * (head.scale * channel_of<T>(row, channel, head.channel_stride));
+      sum += products[j] * (scale * channel_of<T>(row, channel, head.channel_stride));
     }
   }
   return static_cast<double>(sum);
@@ -66,7 +67,8 @@ __device__ double products_by_row(const float (&products)[Count], const T* row,
 /// a sum for each row. 2 dim^2 flops for dim elements of a row, which come from memory once for all
 /// matrices of a group and from the caches otherwise: bound by fp32 arithmetic.
 template <RowForm Form, int Columns, class T, class Store>
-__global__ void __launch_bounds__(128, Form == RowForm::quadratic && Columns == 64 ? 2 : 3)
+__global__ void __launch_bounds__(
+    128, resident_blocks<T>(Form == RowForm::quadratic && Columns == 64 ? 2 : 3))
     form_rows(RowsView<const T, MemorySpace::device> rows,
               MatrixBatchView<const float, MemorySpace::device> matrices, int group, float scale,
               std::int64_t tiles, Store store) {
@@ -101,7 +103,7 @@ __global__ void __launch_bounds__(128, Form == RowForm::quadratic && Columns == 
     for (int k = 0; k < dim; k += Product::depth) {
       __syncthreads();
       stage_rows<Product::rows, T>(HeadRows<T>{head, tile.first, count}, head.channel_stride, dim,
-                                   whole, k, a, SameScale{head.scale});
+                                   whole, k, a, RowScales<T>{head, tile.first});
       stage_rows<Columns, float>(HeadRows<float>{matrix, column, outputs - column},
                                  matrix.channel_stride, dim, whole_matrix, k, b, SameScale{scale});
       __syncthreads();
@@ -116,9 +118,10 @@ __global__ void __launch_bounds__(128, Form == RowForm::quadratic && Columns == 
         of_row[i] = sum_of_magnitudes(product.sum[i]);
       } else {
         const T* row = row_starts[Product::row(i)];
-        of_row[i] = row != nullptr
-                        ? products_by_row(product.sum[i], row, head, column + Product::column(0))
-                        : 0.0;
+        of_row[i] = row != nullptr ? products_by_row(product.sum[i], row,
+                                                     head.scale_of(tile.first + Product::row(i)),
+                                                     head, column + Product::column(0))
+                                   : 0.0;
       }
     }
     total += sum_columns(of_row, sums);

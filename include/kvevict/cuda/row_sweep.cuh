@@ -187,11 +187,11 @@ KVEVICT_HOST_DEVICE inline bool squares_in_range(float squared) {
 template <class T>
 __device__ double wide_norm(const HeadView<const T, MemorySpace::device>& head, std::int64_t row) {
   const T* channels = head.row(row);
+  const float scale = head.scale_of(row);
   double squared = 0.0;
   KVEVICT_NO_UNROLL
   for (std::int64_t c = 0; c < head.dim; ++c) {
-    const auto x =
-        static_cast<double>(head.scale * channel_of<T>(channels, c, head.channel_stride));
+    const auto x = static_cast<double>(scale * channel_of<T>(channels, c, head.channel_stride));
     squared += x * x;
   }
   return sqrt(squared);

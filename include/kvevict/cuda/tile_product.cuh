@@ -117,6 +117,13 @@ __device__ Number sum_columns(const Number (&of_row)[8], Number* shared) {
   return sum;
 }
 
+/// Of kernels over rows of T: how many blocks a multiprocessor is to hold, `blocks` for elements.
+/// Finding the scales of rows takes registers, which would spill.
+template <class T>
+constexpr int resident_blocks(int blocks) {
+  return ScaledElement<T> ? (blocks + 1) / 2 : blocks;
+}
+
 /// One factor for all rows that are staged.
 struct SameScale {
   float scale = 1.0f;
@@ -188,6 +195,15 @@ struct HeadRows {
   int count;
 
   __device__ const T* operator()(int r) const { return r < count ? head.row(first + r) : nullptr; }
+};
+
+/// What the rows of a head from `first` on are to be multiplied by, for `stage_rows`.
+template <class T>
+struct RowScales {
+  const HeadView<const T, MemorySpace::device>& head;
+  std::int64_t first;
+
+  __device__ float operator()(int r) const { return head.scale_of(first + r); }
 };
 
 /// Matrix m of a batch as rows.

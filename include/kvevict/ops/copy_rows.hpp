@@ -9,7 +9,8 @@
 namespace kvevict {
 
 /// to[h][i] = from[h][i] for all rows i of `from`; `to` holds at least as many rows in each head,
-/// does not overlap it and has its scales, if any: bits are copied.
+/// does not overlap it and has its scales, if any: bits are copied, and with
+/// them scales of rows.
 template <class R, class T>
 void copy_rows(R& res, const std::type_identity_t<RowsView<const T, R::space>>& from,
                const RowsView<T, R::space>& to) {
@@ -23,6 +24,9 @@ void copy_rows(R& res, const std::type_identity_t<RowsView<const T, R::space>>& 
                      "at most the rows of the target,", room.rows(h));
   }
   copy_rows_impl(res, from, to);
+  detail::with_row_scales(
+      [&](const auto& source, const auto& target) { copy_rows_impl(res, source, target); }, from,
+      to);
 }
 
 }  // namespace kvevict

@@ -57,22 +57,29 @@ void require_distinct_pages(R& res, const RowsView<T, R::space>& rows) {
 }  // namespace detail
 
 /// to[h][j] = from[h][kept(h)[j]] for the kept rows j of every head. `to` holds at least that many
-/// rows in each head, does not overlap `from` and has its scales, if any: bytes are copied. One
-/// read and one write of what is kept.
+/// rows in each head, does not overlap `from` and has its scales, if any: bytes are copied, and
+/// with them scales of rows. One read and one write of what is kept.
 template <class R, class T>
 void gather_rows(R& res, SelectionView<R::space> selection, const RowsView<const T, R::space>& from,
                  const RowsView<T, R::space>& to) {
   require(to.dim() == from.dim(), "to.dim", to.dim(), "equal to", from.dim());
   detail::require_same_scales(from, to, "to.scales");
   gather_rows_impl(res, selection, from, to);
+  detail::with_row_scales(
+      [&](const auto& source, const auto& target) {
+        gather_rows_impl(res, selection, source, target);
+      },
+      from, to);
 }
 
-/// Moves the kept rows of every head to its front, in order. A destination never passes its source,
-/// so one forward pass over each head is enough; the rows behind the kept ones are left as they
-/// were.
+/// Moves the kept rows of every head to its front, in order, and with them scales of rows. A
+/// destination never passes its source, so one forward pass over each head is enough; the rows
+/// behind the kept ones are left as they were.
 template <class R, class T>
 void compact_rows(R& res, SelectionView<R::space> selection, const RowsView<T, R::space>& rows) {
   compact_rows_impl(res, selection, rows);
+  detail::with_row_scales([&](const auto& scales) { compact_rows_impl(res, selection, scales); },
+                          rows);
 }
 
 /// The same for stored positions; `from` and `to` may be the same.
