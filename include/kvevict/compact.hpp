@@ -7,6 +7,7 @@
 #include "kvevict/core/kv_view.hpp"
 #include "kvevict/core/selection.hpp"
 #include "kvevict/ops/gather.hpp"
+#include "kvevict/ops/written_pages.hpp"
 
 namespace kvevict {
 
@@ -20,8 +21,8 @@ void require_compaction(R& res, const typename R::selection_type& kept,
   require(!cache.positions().is_shared() || cache.heads() <= 1, "cache.positions",
           "shared by all heads", "packed or per head, since heads keep different rows",
           ErrorKind::unsupported);
-  require_distinct_pages(res, cache.keys());
-  require_distinct_pages(res, cache.values());
+  require_movable(res, kept.view(), cache.keys());
+  require_movable(res, kept.view(), cache.values());
 }
 
 /// What `compact` does when it has checked.
@@ -38,18 +39,22 @@ void move_kept_rows(R& res, const typename R::selection_type& kept,
 
 }  // namespace detail
 
-/// Moves the kept rows of every head, and their positions if the view stores them, to the head's
-/// front. Every head keeps its place: head h of the view holds kept.count(h) rows afterwards, and
-/// what lies behind them is stale. Positions that are consecutive are not stored: after compaction
-/// they are `first + kept index`. In place: a destination never passes its source. One read and one
-/// write of the rows that move; nothing is allocated.
+/// Moves the kept rows of every head, and with them scales of rows and positions, if the view has
+/// them, to the head's front. Every head keeps its place: head h of the view holds kept.count(h)
+/// rows afterwards, and what lies behind them is stale. Positions that are consecutive are not
+/// stored: after compaction they are `first + kept index`. In place: a destination never passes its
+/// source. One read and one write of the rows that move; nothing is allocated.
 ///
-/// A paged cache keeps its page tables; `freed_pages` tells which pages hold no row any more. Pages
-/// that other sequences read too, such as those of a common prefix, are the caller's to copy first.
+/// A paged cache keeps its page tables; `freed_pages` tells which pages hold no row any more.
+/// Sequences may share pages, such as those of a common prefix, as long as no row is moved into one
+/// of them: a kept front stays where it is. On the host a row that would be moved into a page in
+/// which another head of the view has rows, at the same place of the same pool, is an error; copy
+/// such pages first. Pages shared with sequences outside the view, and on a device all of them, are
+/// the caller's to know.
 ///
 /// Throws invalid_argument for a selection of another cache or, on the host, for a head that has a
-/// page twice, and unsupported for positions that several heads share; cache and positions are
-/// untouched then. On a device the work is enqueued.
+/// page twice or moves rows into one that another head has, and unsupported for positions that
+/// several heads share; cache and positions are untouched then. On a device the work is enqueued.
 template <class R, class T>
 requires(!std::is_const_v<T>)  // compaction writes to the cache
     void compact(R& res, const typename R::selection_type& kept, const KvView<T, R::space>& cache) {
@@ -58,9 +63,10 @@ requires(!std::is_const_v<T>)  // compaction writes to the cache
 }
 
 /// Copies the kept rows into another cache, which holds kept.count(h) rows in each head and does
-/// not overlap the first. Rows are copied as they are stored: scales, if any, are one table for
-/// both. Positions are written when the target stores them. Throws invalid_argument when shapes do
-/// not fit and unsupported for other scales; the target is untouched then.
+/// not overlap the first. Rows are copied as they are stored, and with them scales of rows; those
+/// of heads, if any, are one table for both. Positions are written when the target stores them.
+/// Throws invalid_argument when shapes do not fit or, on the host, two places of the target's page
+/// tables name one page, and unsupported for other scales; the target is untouched then.
 template <class R, class T>
 void compact_into(R& res, const typename R::selection_type& kept,
                   const std::type_identity_t<KvView<const T, R::space>>& from,
@@ -76,8 +82,8 @@ void compact_into(R& res, const typename R::selection_type& kept,
           "packed or per head, since heads keep different rows", ErrorKind::unsupported);
   detail::require_same_scales(from.keys(), to.keys(), "to.keys.scales");
   detail::require_same_scales(from.values(), to.values(), "to.values.scales");
-  detail::require_distinct_pages(res, to.keys());
-  detail::require_distinct_pages(res, to.values());
+  detail::require_writable(res, to.layout(), to.keys());
+  detail::require_writable(res, to.layout(), to.values());
   gather_rows(res, kept.view(), from.keys(), to.keys());
   gather_rows(res, kept.view(), from.values(), to.values());
   if (to.positions().stored()) {

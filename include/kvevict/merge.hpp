@@ -7,6 +7,7 @@
 #include "kvevict/ops/checks.hpp"
 #include "kvevict/ops/gather.hpp"
 #include "kvevict/ops/merge_rows.hpp"
+#include "kvevict/ops/written_pages.hpp"
 
 namespace kvevict {
 
@@ -20,15 +21,16 @@ namespace kvevict {
 /// that its length grows beyond none of those that went into it. Rows with a NaN, or whose length
 /// overflows fp32, are left out.
 ///
-/// Throws invalid_argument for options, for a selection of another cache and for a head that has a
-/// page twice, unsupported for quantised values; nothing is changed then. For n kept of N rows 2 n
+/// Throws invalid_argument for options, for a selection of another cache and, on the host, for a
+/// head that has a page twice or, evicting rows, keeps some in a page of another head; unsupported
+/// for quantised values; nothing is changed then. For n kept of N rows 2 n
 /// (N - n) dim flops, as long as the scores of a quadratic policy take; memory O(N).
 template <class R, class T>
 requires(!std::is_const_v<T>)  // values are written
     void merge_evicted(R& res, const typename R::selection_type& kept,
                        const KvView<T, R::space>& cache, const MergeOptions& options = {}) {
   detail::require_compactable(kept.view(), cache.layout());
-  detail::require_distinct_pages(res, cache.values());
+  detail::require_mergeable(res, kept.view(), cache.values());
   merge_rows(res, kept.view(), RowsView<const T, R::space>(cache.keys()), cache.values(), options);
 }
 
@@ -45,7 +47,7 @@ requires(!std::is_const_v<T>)  // values are written
                          const FollowingMergeOptions& options = {}) {
   detail::require_compactable(kept.view(), cache.layout());
   detail::require_scores(attention, cache.layout(), 1, "attention");
-  detail::require_distinct_pages(res, cache.values());
+  detail::require_mergeable(res, kept.view(), cache.values());
   merge_following_rows(res, kept.view(), Positions<R::space>(cache.positions()), attention,
                        cache.values(), options);
 }

@@ -75,8 +75,9 @@ void refit(R& res, const typename R::selection_type& kept,
 }
 
 /// Compaction in place that ends with the refitted rows: `compact`, then keys and values are those
-/// of `refitted`, which has the selection's counts. Throws as `compact` does, and unsupported for
-/// quantised rows, with cache and positions untouched.
+/// of `refitted`, which has the selection's counts. Throws as `compact` does, but since all rows
+/// are written, for any page of two heads, and unsupported for quantised rows, with cache and
+/// positions untouched.
 template <class R, class T>
 requires(!std::is_const_v<T>) void compact_refitted(
     R& res, const typename R::selection_type& kept, const KvView<T, R::space>& cache,
@@ -87,6 +88,8 @@ requires(!std::is_const_v<T>) void compact_refitted(
           "the selection's count in every head");
   detail::require_dim(refitted.keys().dim(), cache.keys().dim(), "refitted.keys.dim");
   detail::require_dim(refitted.values().dim(), cache.values().dim(), "refitted.values.dim");
+  detail::require_writable(res, kept.layout(), cache.keys());
+  detail::require_writable(res, kept.layout(), cache.values());
   compact(res, kept, cache);
   copy_rows(res, refitted.keys(), cache.keys());
   copy_rows(res, refitted.values(), cache.values());

@@ -61,6 +61,8 @@ void evict_in_steps(R& res, typename R::selection_type& kept, const P& policy,
   typename R::selection_type chosen;
   std::vector<Element> keys;
   std::vector<Element> values;
+  std::vector<float> key_scales;
+  std::vector<float> value_scales;
   std::vector<std::int32_t> positions;
   for (std::int64_t s = 1; s <= steps; ++s) {
     bool smaller = false;
@@ -78,13 +80,14 @@ void evict_in_steps(R& res, typename R::selection_type& kept, const P& policy,
     if (!smaller) continue;
     const RowLayout<R::space> layout = left.layout();
     const KvView<const Element, R::space> all(cache);
-    const std::int64_t key_row = cache.keys().dim() / channels_of<T>;
-    const std::int64_t value_row = cache.values().dim() / channels_of<T>;
-    keys.resize(static_cast<std::size_t>(layout.total() * key_row));
-    values.resize(static_cast<std::size_t>(layout.total() * value_row));
     positions.resize(static_cast<std::size_t>(layout.total()));
-    const Rows of_keys = cache.keys().packed_copies(keys.data(), layout);
-    const Rows of_values = cache.values().packed_copies(values.data(), layout);
+    const auto copies = [&](const auto& of, std::vector<Element>& to, std::vector<float>& scales) {
+      to.resize(static_cast<std::size_t>(layout.total() * of.dim() / channels_of<T>));
+      scales.resize(of.scaled_by_row() ? static_cast<std::size_t>(layout.total()) : 0);
+      return of.packed_copies(to.data(), scales.data(), layout);
+    };
+    const Rows of_keys = copies(cache.keys(), keys, key_scales);
+    const Rows of_values = copies(cache.values(), values, value_scales);
     const KvView<Element, R::space> remaining(of_keys, of_values,
                                               MutablePositions<R::space>::packed(positions.data()));
     compact_into(res, left, all, remaining);

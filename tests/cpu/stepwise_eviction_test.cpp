@@ -10,15 +10,22 @@
 #include "kvevict/cpu/attention_statistic.hpp"
 #include "kvevict/cpu/drop_loss.hpp"
 #include "kvevict/cpu/gather.hpp"
+#include "kvevict/cpu/group_reduction.hpp"
 #include "kvevict/cpu/mass.hpp"
+#include "kvevict/cpu/projected_norms.hpp"
 #include "kvevict/cpu/row_norms.hpp"
 #include "kvevict/cpu/score_arithmetic.hpp"
+#include "kvevict/cpu/score_combination.hpp"
+#include "kvevict/cpu/score_marks.hpp"
+#include "kvevict/cpu/score_order.hpp"
 #include "kvevict/cpu/select_top.hpp"
+#include "kvevict/decorators/critical_kv.hpp"
 #include "kvevict/policies/drop_loss.hpp"
 #include "kvevict/policies/knorm.hpp"
 #include "kvevict/policies/kvzip.hpp"
 #include "reference/policies.hpp"
 #include "reference/random_inputs.hpp"
+#include "support/quantised.hpp"
 
 using namespace kvevict_test;
 using kvevict::Budget;
@@ -141,11 +148,46 @@ TEST_CASE("one step is an eviction, and so are many of scores that others do not
   kvevict::evict_in_steps(given.res, kept, DropLoss{}, given.cache(), given.evidence(),
                           Budget::evict_ratio(0.6), 1, protect);
   CHECK(rows_of(kept) == once(DropLoss{}));
+  const kvevict::CriticalKV<DropLoss> critical{.size = kvevict::ValueSize::norm};
+  kvevict::evict_in_steps(given.res, kept, critical, given.cache(), given.evidence(),
+                          Budget::evict_ratio(0.6), 1, protect);
+  CHECK(rows_of(kept) == once(critical));
   for (const std::int64_t steps : {2, 7, 100}) {
     kvevict::evict_in_steps(given.res, kept, kvevict::KNorm{}, given.cache(), {},
                             Budget::evict_ratio(0.6), steps, protect);
     CHECK(rows_of(kept) == once(kvevict::KNorm{}));
   }
+}
+
+TEST_CASE("evictions in steps take scales of rows along", "[stepwise]") {
+  Case given{reference::random_inputs(
+      {.group = 2, .rows = {40, 9, 0, 17}, .dim = 8, .value_dim = 6, .probes = 7}, 5)};
+  const kvevict::RowLayout<> layout = given.cache().layout();
+  const QuantisedRows<kvevict::float8_e4m3> keys(given.keys, layout, 8, Scaling::by_row);
+  const QuantisedRows<kvevict::float8_e4m3> values(given.values, layout, 6, Scaling::by_row);
+  const auto scales = [&](const auto& rows) {
+    return kvevict::RowsView<const float>::packed(rows.scales.data(), layout, 1, 1);
+  };
+  const auto rows_of_bytes = [&](const auto& of) {
+    return kvevict::RowsView<const kvevict::float8_e4m3>::packed(of.stored.data(), layout, of.dim,
+                                                                 of.dim);
+  };
+  const auto quantised =
+      KvView<const kvevict::float8_e4m3>(rows_of_bytes(keys), rows_of_bytes(values))
+          .with_row_scales(scales(keys), scales(values));
+  const std::vector<float> key_numbers = keys.numbers(layout);
+  const std::vector<float> value_numbers = values.numbers(layout);
+  const auto rows_of_floats = [&](const std::vector<float>& of, std::int64_t dim) {
+    return kvevict::RowsView<const float>::packed(of.data(), layout, dim, dim);
+  };
+  const KvView<const float> exact(rows_of_floats(key_numbers, 8), rows_of_floats(value_numbers, 6));
+  Selection kept;
+  Selection want;
+  kvevict::evict_in_steps(given.res, kept, DropLoss{}, quantised, given.evidence(),
+                          Budget::evict_ratio(0.6), 5);
+  kvevict::evict_in_steps(given.res, want, DropLoss{}, exact, given.evidence(),
+                          Budget::evict_ratio(0.6), 5);
+  CHECK(kept == want);
 }
 
 TEST_CASE("evictions in steps refuse what does not fit", "[stepwise]") {

@@ -10,7 +10,10 @@
 #include "core/errors.hpp"
 #include "front/given_scores.hpp"
 #include "kvevict/allocators/global.hpp"
+#include "kvevict/allocators/mass.hpp"
 #include "kvevict/cpu/global_counts.hpp"
+#include "kvevict/cpu/group_reduction.hpp"
+#include "kvevict/cpu/score_order.hpp"
 #include "kvevict/cpu/select_top.hpp"
 #include "kvevict/cpu/shared_scores.hpp"
 #include "reference/selection.hpp"
@@ -155,6 +158,28 @@ TEST_CASE("one set of rows for all heads of a group", "[front][reshape]") {
         REQUIRE(kept_of(kept, h) == best_of(shared[g], counts[g], protect));
       }
     }
+  }
+}
+
+TEST_CASE("layers keep as many of their shared rows as their mass asks for", "[front][reshape]") {
+  // PrefixKV as published: 94 % of the first layer's mass lie on three rows, of the second's on
+  // five.
+  TestResources res({.threads = 2});
+  Scored given({8, 8, 8, 8}, 1);
+  given.scores = {1, 50, 1, 1,  1,  40, 1,  1,  3, 40, 2, 1,  1,  54, 1,  1,  //
+                  1, 20, 0, 19, 16, 0,  18, 17, 1, 18, 2, 19, 20, 0,  18, 17};
+  const auto policy = GivenScores{given.scores};
+  std::vector<float> shared(given.scores.size());
+  const ScoreView<> scores{shared.data(), given.layout()};
+  score_rows(res, policy, given.cache(), {}, scores);
+  share_scores(res, scores, 2, GroupReduction::mean);
+  Selection kept;
+  select_rows(res, kept, scores, given.cache(), policy.comparable_across_heads(),
+              Budget::evict_ratio(0.5), {}, kvevict::MassBudget::published(2));
+  for (const std::int64_t h : {0, 1})
+    REQUIRE(kept_of(kept, h) == std::vector<std::int32_t>{0, 1, 5});
+  for (const std::int64_t h : {2, 3}) {
+    REQUIRE(kept_of(kept, h) == std::vector<std::int32_t>{1, 3, 4, 6, 7});
   }
 }
 

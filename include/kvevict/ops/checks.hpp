@@ -42,12 +42,16 @@ void require_elements(std::string_view name) {
 }
 
 /// Throws unless bytes of `from` are the same numbers in `to`. Scales may lie on a device: tables
-/// are compared, not what they hold.
+/// are compared, not what they hold. Scales of rows are copied with the rows.
 template <class T, MemorySpace S>
 void require_same_scales(const RowsView<const T, S>& from, const RowsView<T, S>& to,
                          std::string_view name) {
   require(to.scales() == from.scales(), name, "another table",
           "that of the rows that are copied, whose bytes stay as they are", ErrorKind::unsupported);
+  require(to.scaled_by_row() == from.scaled_by_row(), name,
+          to.scaled_by_row() ? "by row" : "not by row",
+          "as those of the rows that are copied, whose bytes stay as they are",
+          ErrorKind::unsupported);
 }
 
 }  // namespace kvevict::detail
