@@ -9,7 +9,9 @@
 #include "allocators/shares_case.hpp"
 #include "catch.hpp"
 #include "core/errors.hpp"
+#include "kvevict/cpu/group_reduction.hpp"
 #include "kvevict/cpu/score_order.hpp"
+#include "kvevict/cpu/shared_scores.hpp"
 
 using kvevict::MassBudget;
 using namespace kvevict_test;

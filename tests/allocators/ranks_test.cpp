@@ -11,8 +11,10 @@
 #include "kvevict/allocators/mass.hpp"
 #include "kvevict/allocators/spread.hpp"
 #include "kvevict/allocators/table.hpp"
+#include "kvevict/cpu/group_reduction.hpp"
 #include "kvevict/cpu/score_order.hpp"
 #include "kvevict/cpu/score_spread.hpp"
+#include "kvevict/cpu/shared_scores.hpp"
 
 using namespace kvevict_test;
 using kvevict::AdaptiveBudget;

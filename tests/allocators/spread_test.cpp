@@ -6,7 +6,9 @@
 #include "allocators/shares_case.hpp"
 #include "catch.hpp"
 #include "core/errors.hpp"
+#include "kvevict/cpu/group_reduction.hpp"
 #include "kvevict/cpu/score_spread.hpp"
+#include "kvevict/cpu/shared_scores.hpp"
 
 using kvevict::Spread;
 using kvevict::SpreadBudget;

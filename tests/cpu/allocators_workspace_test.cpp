@@ -54,8 +54,10 @@ void check(const P& policy, const A& allocator) {
 TEST_CASE("warm allocators allocate nothing", "[cpu][workspace]") {
   check(KNorm{}, kvevict::AdaptiveBudget{.heads_per_layer = 2, .allow_incomparable = true});
   check(KNorm{}, kvevict::MassBudget{.heads_per_group = 4});
+  check(KNorm{}, kvevict::MassBudget::published(8));
   check(KNorm{}, kvevict::PyramidBudget{.window = 4});
   check(KNorm{}, kvevict::SpreadBudget{.heads_per_group = 1});
+  check(KNorm{}, kvevict::SpreadBudget{.heads_together = 6});
   const std::vector<double> keep(heads, 0.4);
   check(KNorm{}, kvevict::TableBudget{.keep = keep, .heads_per_group = 1});
 }
@@ -64,6 +66,8 @@ TEST_CASE("warm decorators allocate nothing", "[cpu][workspace]") {
   const kvevict::UniformBudget uniform;
   check(kvevict::BlockStreaming<KNorm>{.keep = 100, .block = 30}, uniform);
   check(kvevict::ValueWeighted<KNorm>{.from_lowest = true, .first_stage = 0.25}, uniform);
+  check(kvevict::CriticalKV<KNorm>{.size = kvevict::ValueSize::norm},
+        kvevict::GlobalBudget{.allow_incomparable = true});
   check(kvevict::Blend<KNorm, kvevict::KeyDiff>{}, uniform);
   check(kvevict::PerLayer<KNorm, kvevict::KeyDiff>{.heads = {0, 5}}, uniform);
   check(kvevict::SpanProtection<KNorm>{.closed = 9, .spans = {{20, 30}}}, uniform);
