@@ -54,31 +54,15 @@ void require_counts(R& res, const std::int64_t* counts, const Protect& protect,
   }
 }
 
-}  // namespace detail
-
-/// Writes the policy's scores of all rows: what `evict` ranks by. Resets the report. Checks the
-/// policy's parameters and evidence first.
-template <class R, class P, class T>
-void score_rows(R& res, const P& policy, const KvView<T, R::space>& cache,
-                const Evidence<R::space>& evidence, ScoreView<R::space> scores) {
-  static_assert(EvictionPolicy<P, R, std::remove_const_t<T>>, "P models EvictionPolicy");
-  detail::require_evictable<R>(policy, cache, evidence);
-  detail::require_scores(scores, cache.layout(), 1);
-  res.reset_report();
-  if (cache.layout().total() == 0) return;
-  policy.score(res, KvView<const std::remove_const_t<T>, R::space>(cache), evidence, scores);
-}
-
-/// Selects by scores that the caller has: divides the budget with the allocator, then keeps the
-/// best rows beside the protected ones. `cache` gives positions, row counts and the bytes of a row;
-/// its rows are not read. `comparable_across_heads` says what a policy says of its scores. Throws
-/// as evict_into does.
-template <class R, class T, class A = UniformBudget>
-void select_rows(R& res, typename R::selection_type& kept, ScoreView<R::space> scores,
-                 const KvView<T, R::space>& cache, bool comparable_across_heads,
-                 const Budget& budget, const Protect& protect = {}, const A& allocator = {}) {
+/// select_rows, which calls rescore(layout) when it is known how many rows each head keeps and
+/// before they are selected: scores may change then.
+template <class R, class T, class A, class Rescore>
+void select_rows_by(R& res, typename R::selection_type& kept, ScoreView<R::space> scores,
+                    const KvView<T, R::space>& cache, bool comparable_across_heads,
+                    const Budget& budget, const Protect& protect, const A& allocator,
+                    const Rescore& rescore) {
   static_assert(BudgetAllocator<A, R>, "A models BudgetAllocator");
-  detail::require_scores(scores, cache.layout(), 1);
+  require_scores(scores, cache.layout(), 1);
   require(cache.layout().is_uniform() || cache.layout().host().offsets() != kept.offsets().data(),
           "kept", "the selection whose offsets the cache view reads", "another one");
   require_valid(protect);
@@ -105,20 +89,49 @@ void select_rows(R& res, typename R::selection_type& kept, ScoreView<R::space> s
   allocator.allocate(res, input, counts);
   if (counting) {
     protected_counts(res, positions, protect, cache.layout(), held);
+    rescore(cache.layout());
     select_top(res, scores, positions, protect, cache.layout(), nullptr);
     return;
   }
-  detail::require_counts(res, counts, protect, positions, cache.layout(), held);
+  require_counts(res, counts, protect, positions, cache.layout(), held);
   res.make_room(kept, std::span<const std::int64_t>(counts, static_cast<std::size_t>(heads)));
+  rescore(kept.layout());
   select_top(res, scores, positions, protect, kept.layout(), kept.indices_data());
   res.deliver_report(kept);
 }
 
+}  // namespace detail
+
+/// Writes the policy's scores of all rows: what `evict` ranks by. Resets the report. Checks the
+/// policy's parameters and evidence first.
+template <class R, class P, class T>
+void score_rows(R& res, const P& policy, const KvView<T, R::space>& cache,
+                const Evidence<R::space>& evidence, ScoreView<R::space> scores) {
+  static_assert(EvictionPolicy<P, R, std::remove_const_t<T>>, "P models EvictionPolicy");
+  detail::require_evictable<R>(policy, cache, evidence);
+  detail::require_scores(scores, cache.layout(), 1);
+  res.reset_report();
+  if (cache.layout().total() == 0) return;
+  policy.score(res, KvView<const std::remove_const_t<T>, R::space>(cache), evidence, scores);
+}
+
+/// Selects by scores that the caller has: divides the budget with the allocator, then keeps the
+/// best rows beside the protected ones. `cache` gives positions, row counts and the bytes of a row;
+/// its rows are not read. `comparable_across_heads` says what a policy says of its scores. Throws
+/// as evict_into does.
+template <class R, class T, class A = UniformBudget>
+void select_rows(R& res, typename R::selection_type& kept, ScoreView<R::space> scores,
+                 const KvView<T, R::space>& cache, bool comparable_across_heads,
+                 const Budget& budget, const Protect& protect = {}, const A& allocator = {}) {
+  detail::select_rows_by(res, kept, scores, cache, comparable_across_heads, budget, protect,
+                         allocator, [](const RowLayout<R::space>&) {});
+}
+
 /// Chooses the rows of every head that survive, without touching the cache: policy scores,
-/// allocator divides the budget, the best rows beside the protected ones are selected. Writes to
-/// `kept`, whose capacity is reused; after a first call of the same shapes nothing is allocated.
-/// Rows ascend by position; the selection's report counts what went wrong inside (NaN scores,
-/// matrices without weight).
+/// allocator divides the budget, the best rows beside the protected ones are selected, which a
+/// TwoStagePolicy scores once more then. Writes to `kept`, whose capacity is reused; after a first
+/// call of the same shapes nothing is allocated. Rows ascend by position; the selection's report
+/// counts what went wrong inside (NaN scores, matrices without weight).
 ///
 /// Throws invalid_argument (shapes, parameters, missing evidence), budget (protected rows do not
 /// fit) or unsupported; `kept` and the cache are untouched then.
@@ -130,16 +143,35 @@ template <class R, class P, class T, class A = UniformBudget>
 void evict_into(R& res, typename R::selection_type& kept, const P& policy,
                 const KvView<T, R::space>& cache, const Evidence<R::space>& evidence,
                 const Budget& budget, const Protect& protect = {}, const A& allocator = {}) {
-  static_assert(EvictionPolicy<P, R, std::remove_const_t<T>>, "P models EvictionPolicy");
+  using Element = std::remove_const_t<T>;
+  constexpr bool two_stages = TwoStagePolicy<P, R, Element>;
+  static_assert(EvictionPolicy<P, R, Element> || two_stages,
+                "P models EvictionPolicy or TwoStagePolicy");
   // Before any work: a call that is refused does not even grow the workspace.
   require_valid(protect);
   detail::require_evictable<R>(policy, cache, evidence);
   WorkspaceScope scope(res.workspace());
   const ScoreView<R::space> scores{
       scope.template carve<float>("evict.scores", cache.layout().total()), cache.layout()};
-  score_rows(res, policy, cache, evidence, scores);
-  select_rows(res, kept, scores, cache, policy.comparable_across_heads(), budget, protect,
-              allocator);
+  if constexpr (two_stages) {
+    score_rows(res, policy.inner, cache, evidence, scores);
+    const auto one_for_each_row = [&](const char* name) {
+      return ScoreView<R::space>{scope.template carve<float>(name, cache.layout().total()),
+                                 cache.layout()};
+    };
+    const ScoreView<R::space> first = one_for_each_row("evict.first_stage");
+    const ScoreView<R::space> second = one_for_each_row("evict.second_stage");
+    policy.prepare(res, KvView<const Element, R::space>(cache), evidence, protect, scores, first,
+                   second);
+    detail::select_rows_by(res, kept, scores, cache, policy.comparable_across_heads(), budget,
+                           protect, allocator, [&](const RowLayout<R::space>& counts) {
+                             policy.rescore(res, counts, first, second, scores);
+                           });
+  } else {
+    score_rows(res, policy, cache, evidence, scores);
+    select_rows(res, kept, scores, cache, policy.comparable_across_heads(), budget, protect,
+                allocator);
+  }
 }
 
 /// The same, returning the selection.

@@ -159,6 +159,10 @@ TEST_CASE("golden: scores and kept sets of CriticalKV are reproduced", "[golden]
     kvevict::select_rows(res, kept, scores, given.cache(), false, golden_budget(entry),
                          golden_protection(entry));
     CHECK(rows_of(kept) == kept_rows(golden_data(), entry));
+    // The same rows where the budget says how many the first stage chooses.
+    kvevict::evict_into(res, kept, kvevict::CriticalKV<SnapKV>{policy.inner}, given.cache(),
+                        evidence, golden_budget(entry), golden_protection(entry));
+    CHECK(rows_of(kept) == kept_rows(golden_data(), entry));
     ++count;
   }
   CHECK(count == 4);

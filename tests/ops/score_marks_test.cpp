@@ -38,7 +38,8 @@ std::vector<float> lifted(const std::vector<float>& scores, std::vector<float> m
 TEST_CASE("the best part of the rows is marked by rank", "[ops][score_marks]") {
   const auto layout = RowLayout<>::uniform(1, 5);
   const auto marked = [&](double part) {
-    return scores_of(layout, [&](auto& res, ScoreView<> out) { mark_best(res, out, part, out); },
+    return scores_of(layout,
+                     [&](auto& res, ScoreView<> out) { mark_best(res, out, part, layout, out); },
                      {0.4f, 1.0f, 0.2f, 0.8f, 0.6f});
   };
   REQUIRE(marked(0.4) == std::vector<float>{0, 1.0f, 0, 0.8f, 0});
@@ -59,7 +60,7 @@ TEST_CASE("as many rows are marked as the part says, however long the head", "[o
           layout,
           [&](auto& res, ScoreView<> out) {
             rank_scores(res, out, out);
-            mark_best(res, out, part, out);
+            mark_best(res, out, part, layout, out);
           },
           scores);
       std::int64_t count = 0;
@@ -67,6 +68,24 @@ TEST_CASE("as many rows are marked as the part says, however long the head", "[o
       REQUIRE(count == static_cast<std::int64_t>(part * static_cast<double>(rows)));
     }
   }
+}
+
+TEST_CASE("a part of what each head is to keep is marked", "[ops][score_marks]") {
+  const std::vector<std::int64_t> offsets = {0, 4, 4, 8};
+  const std::vector<std::int64_t> kept_offsets = {0, 3, 3, 7};
+  const auto layout = RowLayout<>::ragged(offsets.data(), 3);
+  const auto of = RowLayout<>::ragged(kept_offsets.data(), 3);
+  const std::vector<float> ranks = {0.25f, 1.0f, 0.5f, 0.75f, 1.0f, 0.75f, 0.5f, 0.25f};
+  const auto marks = scores_of(
+      layout, [&](auto& res, ScoreView<> out) { mark_best(res, out, 0.5, of, out); }, ranks);
+  REQUIRE(marks == std::vector<float>{0, 1.0f, 0, 0, 1.0f, 0.75f, 0, 0});
+  TestResources res({.threads = 1});
+  std::vector<float> memory = ranks;
+  const ScoreView<> view{memory.data(), layout};
+  REQUIRE(refused([&] {
+            mark_best(res, view, 0.5, RowLayout<>::uniform(3, 1), view);
+          }).find("is 1, must be") != std::string::npos);
+  REQUIRE(memory == ranks);
 }
 
 TEST_CASE("protected rows are marked", "[ops][score_marks]") {

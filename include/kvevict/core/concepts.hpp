@@ -91,6 +91,26 @@ concept EvictionPolicy =
     std::copyable<P> && std::equality_comparable<P> && Resources<R> && detail::NamedPolicy<P> &&
     detail::EvidencePolicy<P> && detail::ComparablePolicy<P> && detail::ScoringPolicy<P, R, T>;
 
+/// A policy that chooses rows in two stages, of which the second begins when the budget has been
+/// divided. It holds an EvictionPolicy, `inner`, by whose scores that is done, and has the
+/// functions of one but `score`. Instead:
+///
+/// * `prepare(res, cache, evidence, protect, scores, first, second)`: writes two numbers for each
+///   row beside the inner scores, which it only reads. What can be refused is refused here.
+/// * `rescore(res, kept, first, second, scores)`: turns the inner scores into those by which a head
+///   that keeps kept.rows(head) rows is selected. What is promised of scores holds for these, but
+///   that they depend on budget and protection.
+template <class P, class R = detail::ArchetypeResources, class T = float>
+concept TwoStagePolicy = std::copyable<P> && std::equality_comparable<P> && Resources<R> &&
+    detail::NamedPolicy<P> && detail::EvidencePolicy<P> && detail::ComparablePolicy<P> &&
+    EvictionPolicy<decltype(P::inner), R, T> &&
+    requires(const P& policy, R& res, const KvView<const T, R::space>& cache,
+             const Evidence<R::space>& evidence, const Protect& protect,
+             const RowLayout<R::space>& kept, ScoreView<R::space> scores) {
+  { policy.prepare(res, cache, evidence, protect, scores, scores, scores) } -> std::same_as<void>;
+  { policy.rescore(res, kept, scores, scores, scores) } -> std::same_as<void>;
+};
+
 /// What an allocator divides among heads.
 template <MemorySpace S = MemorySpace::host>
 struct AllocationInput {

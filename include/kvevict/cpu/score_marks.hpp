@@ -10,13 +10,14 @@
 
 namespace kvevict::cpu {
 
-inline void mark_best_impl(Resources& res, ScoreView<> ranks, double part, ScoreView<> marks) {
+inline void mark_best_impl(Resources& res, ScoreView<> ranks, double part, const RowLayout<>& of,
+                           ScoreView<> marks) {
   if (res.workspace().counting()) return;
   res.parallel_for(ranks.layout.heads(), [&](std::int64_t h, int) {
     const std::int64_t rows = ranks.layout.rows(h);
     const float* in = ranks.head(h);
     float* out = marks.head(h);
-    const std::int64_t marked = marked_rows(part, rows);
+    const std::int64_t marked = marked_rows(part, of.rows(h));
     for (std::int64_t i = 0; i < rows; ++i) {
       out[i] = is_among_best(in[i], marked, rows) ? in[i] : 0.0f;
     }

@@ -17,13 +17,14 @@ namespace detail {
 struct MarkBest {
   ScoreView<MemorySpace::device> ranks;
   double part;
+  RowLayout<MemorySpace::device> of;
   ScoreView<MemorySpace::device> marks;
 
   __device__ void operator()(const HeadTile& tile) const {
     const std::int64_t rows = ranks.layout.rows(tile.head);
     const float* in = ranks.head(tile.head);
     float* out = marks.head(tile.head);
-    const std::int64_t marked = marked_rows(part, rows);
+    const std::int64_t marked = marked_rows(part, of.rows(tile.head));
     for_rows_of(
         tile, [&](std::int64_t i) { out[i] = is_among_best(in[i], marked, rows) ? in[i] : 0.0f; });
   }
@@ -79,9 +80,10 @@ __global__ void __launch_bounds__(Threads)
 }  // namespace detail
 
 inline void mark_best_impl(Resources& res, ScoreView<MemorySpace::device> ranks, double part,
+                           const RowLayout<MemorySpace::device>& of,
                            ScoreView<MemorySpace::device> marks) {
   if (res.workspace().counting()) return;
-  for_each_score_tile(res, "mark_best", marks.layout, detail::MarkBest{ranks, part, marks});
+  for_each_score_tile(res, "mark_best", marks.layout, detail::MarkBest{ranks, part, of, marks});
 }
 
 inline void mark_protected_impl(Resources& res, const Positions<MemorySpace::device>& positions,

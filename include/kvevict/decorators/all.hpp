@@ -4,6 +4,7 @@
 #include "kvevict/decorators/blend.hpp"
 #include "kvevict/decorators/block_streaming.hpp"
 #include "kvevict/decorators/chunk_wise.hpp"
+#include "kvevict/decorators/critical_kv.hpp"
 #include "kvevict/decorators/per_layer.hpp"
 #include "kvevict/decorators/sink_detection.hpp"
 #include "kvevict/decorators/span_protection.hpp"

@@ -92,6 +92,8 @@ struct BlockStreaming {
     StreamedRows rows;
     T* keys;
     T* values;
+    float* key_scales;
+    float* value_scales;
     std::int32_t* positions;
     float* scores;
     std::int32_t* chosen;
@@ -106,6 +108,10 @@ struct BlockStreaming {
                                      most * cache.keys().dim() / channels_of<T>);
       values = scope.template carve<T>("BlockStreaming.values",
                                        most * cache.values().dim() / channels_of<T>);
+      key_scales = scope.template carve<float>("BlockStreaming.key_scales",
+                                               cache.keys().scaled_by_row() ? most : 0);
+      value_scales = scope.template carve<float>("BlockStreaming.value_scales",
+                                                 cache.values().scaled_by_row() ? most : 0);
       positions = scope.template carve<std::int32_t>("BlockStreaming.positions", most);
       scores = scope.template carve<float>("BlockStreaming.scores", most);
       chosen = scope.template carve<std::int32_t>("BlockStreaming.chosen", heads * kept);
@@ -133,8 +139,8 @@ struct BlockStreaming {
   void score_candidates(R& res, const KvView<const T, R::space>& cache,
                         const Evidence<R::space>& evidence, const RowLayout<R::space>& layout,
                         const Buffers<T>& buffers) const {
-    const auto keys = cache.keys().packed_copies(buffers.keys, layout);
-    const auto values = cache.values().packed_copies(buffers.values, layout);
+    const auto keys = cache.keys().packed_copies(buffers.keys, buffers.key_scales, layout);
+    const auto values = cache.values().packed_copies(buffers.values, buffers.value_scales, layout);
     const auto positions = MutablePositions<R::space>::packed(buffers.positions);
     const SelectionView<R::space> taken{layout, buffers.rows.candidates};
     gather_rows(res, taken, cache.keys(), keys);

@@ -3,40 +3,25 @@
 
 #include <cmath>
 #include <cstdint>
-#include <span>
 #include <string_view>
 
 #include "kvevict/decorators/inner_policy.hpp"
-#include "kvevict/ops/group_reduction.hpp"
-#include "kvevict/ops/projected_norms.hpp"
-#include "kvevict/ops/row_norms.hpp"
+#include "kvevict/decorators/value_size.hpp"
 #include "kvevict/ops/score_combination.hpp"
 #include "kvevict/ops/score_marks.hpp"
 #include "kvevict/ops/score_order.hpp"
 
 namespace kvevict {
 
-/// The size of a value.
-enum class ValueSize {
-  norm,           ///< |v|_2
-  projected,      ///< |W_O v|_2, mean over the query heads of the group
-  projected_sum,  ///< |W_O v|_1, mean over the query heads of the group
-};
-
-inline std::span<const EnumName<ValueSize>> enum_names(ValueSize) {
-  static constexpr EnumName<ValueSize> names[] = {{ValueSize::norm, "norm"},
-                                                  {ValueSize::projected, "projected"},
-                                                  {ValueSize::projected_sum, "projected_sum"}};
-  return names;
-}
-
 /// Weights scores by the size of the values: score_i = (inner_i + epsilon) * size_i. Meaningful for
 /// inner scores that are not negative, as attention is; of scores that may be, `from_lowest`
 /// subtracts the head's lowest first, without which large values of negative scores rank last.
 ///
-/// The two-stage form of CriticalKV (arXiv 2502.03805): the first trunc(first_stage * rows) rows by
-/// the inner score rank before all others, and the weighted score ranks the rest. The published
-/// half of the budget is `critical(inner, kept)`; a policy does not know its budget.
+/// In two stages, as CriticalKV (arXiv 2502.03805) selects: the first trunc(first_stage * rows)
+/// rows by the inner score rank before all others, and the weighted score ranks the rest. The
+/// published half of the budget is `critical(inner, kept)` where every head keeps the same part; a
+/// policy does not know its budget. For budgets that differ from head to head, and while decoding,
+/// there is CriticalKV.
 ///
 /// `projected` reads the factors of the output projection, or the projection itself;
 /// `projected_sum` needs the projection itself, factors [query_head][hidden][dim], since a factor
@@ -78,13 +63,13 @@ struct ValueWeighted {
     const std::int64_t total = cache.layout().total();
     const ScoreView<R::space> sizes{scope.template carve<float>("ValueWeighted.sizes", total),
                                     cache.layout()};
-    write_sizes(res, cache, evidence, sizes);
+    detail::write_value_sizes(res, size, cache, evidence, sizes);
     const ScoreView<R::space> marks{
         scope.template carve<float>("ValueWeighted.marks", first_stage > 0.0 ? total : 0),
         cache.layout()};
     if (first_stage > 0.0) {
       rank_scores(res, scores, marks);
-      mark_best(res, marks, first_stage, marks);
+      mark_best(res, marks, first_stage, scores.layout, marks);
     }
     multiply_scores(res, sizes, epsilon, from_lowest, scores);
     if (first_stage > 0.0) lift_marked(res, marks, scores);
@@ -100,25 +85,6 @@ struct ValueWeighted {
   }
 
   friend bool operator==(const ValueWeighted&, const ValueWeighted&) = default;
-
- private:
-  template <class R, class T>
-  void write_sizes(R& res, const KvView<const T, R::space>& cache,
-                   const Evidence<R::space>& evidence, ScoreView<R::space> sizes) const {
-    if (size == ValueSize::norm) return row_norms(res, cache.values(), 1.0f, sizes);
-    const MatrixBatchView<const float, R::space>& projections = evidence.output_projection->factors;
-    const std::int64_t group =
-        detail::require_group(projections.shape[0], cache.heads(), "output_projection.heads");
-    const RowLayout<R::space> per_query_head = cache.layout().repeated(group);
-    WorkspaceScope scope(res.workspace());
-    const ScoreView<R::space> norms{
-        scope.template carve<float>("ValueWeighted.norms", per_query_head.total()), per_query_head};
-    projected_norms(
-        res, cache.values(), projections,
-        size == ValueSize::projected ? ProjectedNorm::euclidean : ProjectedNorm::absolute_sum,
-        norms);
-    reduce_group(res, norms, GroupReduction::mean, ReductionDomain::linear, sizes);
-  }
 };
 
 }  // namespace kvevict

@@ -5,6 +5,7 @@
 
 #include "kvevict/core/positions.hpp"
 #include "kvevict/core/protect.hpp"
+#include "kvevict/core/selection.hpp"
 #include "kvevict/ops/checks.hpp"
 
 namespace kvevict {
@@ -12,13 +13,16 @@ namespace kvevict {
 // Marks single out rows of a head that are to rank before all others: a number in (0, 1] for each
 // marked row, by which marked rows rank among each other, and 0 for the others.
 
-/// marks[h][i] = ranks[h][i] for the first trunc(part * rows) rows in the order that `ranks`, from
-/// rank_scores, says, and 0 for the others. In place when `marks` is the storage of `ranks`.
+/// marks[h][i] = ranks[h][i] for the first trunc(part * of.rows(h)) rows in the order that `ranks`,
+/// from rank_scores, says, and 0 for the others. `of` counts the rows that the part is one of: all
+/// rows of each head, or those that it is to keep. In place when `marks` is the storage of `ranks`.
 template <class R>
-void mark_best(R& res, ScoreView<R::space> ranks, double part, ScoreView<R::space> marks) {
+void mark_best(R& res, ScoreView<R::space> ranks, double part, const RowLayout<R::space>& of,
+               ScoreView<R::space> marks) {
   require(part >= 0.0 && part <= 1.0, "part", part, "in [0, 1]");
+  require_counts_fit(SelectionView<R::space>{of, nullptr}, ranks.layout);
   detail::require_scores(marks, ranks.layout, 1, "marks");
-  mark_best_impl(res, ranks, part, marks);
+  mark_best_impl(res, ranks, part, of, marks);
 }
 
 /// marks[h][i] = 1 for the rows that `protect` names, 0 for the others.
