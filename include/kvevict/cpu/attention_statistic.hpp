@@ -104,70 +104,71 @@ void attention_statistic_impl(Resources& res, const RowsView<T>& keys, const Pos
       scope.carve<float>("attention_statistic.queries", res.threads() * packed_size);
   float* query = scope.carve<float>("attention_statistic.query", res.threads() * dim);
   if (res.workspace().counting()) return;
-  res.parallel_for(keys.heads(), [&](std::int64_t h, int worker) {
+  // Query heads that share no block have nothing to do with each other: fewer KV heads than threads
+  // are work for up to as many threads as there are query heads.
+  res.parallel_for(keys.heads() * group, [&](std::int64_t index, int worker) {
+    const std::int64_t h = index / group;
     const HeadView<T> head = keys.head(h);
     const std::int64_t rows = head.rows;
-    if (rows == 0) return;
+    const LaneBlocks blocks = lane_blocks(rows, group, count);
+    const std::int64_t g = index % group * blocks.heads;
+    if (rows == 0 || g >= group) return;
+    const std::int64_t heads = std::min(blocks.heads, group - g);
     const auto row_positions = positions.row(h, keys.layout());
     const auto visible_rows = [&](std::int64_t i) {
       if (probes.mask == ProbeMask::none) return rows;
       return row_positions.count_below(std::int64_t{probes.positions.at(h, i)} + 1, rows);
     };
-    const std::int64_t first_head = h * group;
-    for (std::int64_t q = 0; q < group; ++q) std::fill_n(out.head(first_head + q), rows, 0.0f);
-    const LaneBlocks blocks = lane_blocks(rows, group, count);
+    const std::int64_t first_head = h * group + g;
+    for (std::int64_t q = 0; q < heads; ++q) std::fill_n(out.head(first_head + q), rows, 0.0f);
     float* block_logits = logits + worker * logits_size;
     float* packed = packed_queries + worker * packed_size;
-    for (std::int64_t g = 0; g < group; g += blocks.heads) {
-      for (std::int64_t first = 0; first < count; first += blocks.queries) {
-        const std::int64_t heads = std::min(blocks.heads, group - g);
-        const std::int64_t each = std::min(blocks.queries, count - first);
-        const std::int64_t padded = padded_queries(heads * each);
-        float* outs[block_queries];
-        std::int64_t visible[block_queries];
-        std::int64_t seen = 0;  // no query of the block sees more
-        std::fill_n(packed, dim * padded, 0.0f);
-        for (std::int64_t lane = 0; lane < heads * each; ++lane) {
-          const std::int64_t q = first_head + g + lane / each;
-          outs[lane / each] = out.head(q);
-          visible[lane] = visible_rows(first + lane % each);
-          seen = std::max(seen, visible[lane]);
-          load_queries(queries, q, first + lane % each, 1, query + worker * dim);
-          pack_query(query + worker * dim, dim, scale, lane, padded, packed);
-        }
-        LaneSoftmax block(padded);
-        for_each_tile(head, 0, seen, tiles + worker * tile,
-                      [&](std::int64_t start, const MatrixMap<const float>& key_tile) {
-                        float* tile_logits = block_logits + start * padded;
-                        multiply_queries(key_tile, packed, padded, tile_logits);
-                        for (std::int64_t lane = 0; lane < heads * each; ++lane) {
-                          for (std::int64_t i = std::max<std::int64_t>(0, visible[lane] - start);
-                               i < key_tile.rows(); ++i) {
-                            tile_logits[i * padded + lane] =
-                                -std::numeric_limits<float>::infinity();
-                          }
+    for (std::int64_t first = 0; first < count; first += blocks.queries) {
+      const std::int64_t each = std::min(blocks.queries, count - first);
+      const std::int64_t padded = padded_queries(heads * each);
+      float* outs[block_queries];
+      std::int64_t visible[block_queries];
+      std::int64_t seen = 0;  // no query of the block sees more
+      std::fill_n(packed, dim * padded, 0.0f);
+      for (std::int64_t lane = 0; lane < heads * each; ++lane) {
+        const std::int64_t q = first_head + lane / each;
+        outs[lane / each] = out.head(q);
+        visible[lane] = visible_rows(first + lane % each);
+        seen = std::max(seen, visible[lane]);
+        load_queries(queries, q, first + lane % each, 1, query + worker * dim);
+        pack_query(query + worker * dim, dim, scale, lane, padded, packed);
+      }
+      LaneSoftmax block(padded);
+      for_each_tile(head, 0, seen, tiles + worker * tile,
+                    [&](std::int64_t start, const MatrixMap<const float>& key_tile) {
+                      float* tile_logits = block_logits + start * padded;
+                      multiply_queries(key_tile, packed, padded, tile_logits);
+                      for (std::int64_t lane = 0; lane < heads * each; ++lane) {
+                        for (std::int64_t i = std::max<std::int64_t>(0, visible[lane] - start);
+                             i < key_tile.rows(); ++i) {
+                          tile_logits[i * padded + lane] = -std::numeric_limits<float>::infinity();
                         }
-                        block.observe(tile_logits, start, key_tile.rows());
-                      });
-        for (std::int64_t lane = 0; lane < heads * each; ++lane) {
-          if (!(block.sum(lane) > 0.0)) continue;  // sees nothing, or NaN
-          const auto age = static_cast<double>(count - 1 - first - lane % each);
-          const bool decays = statistic == AttentionStatistic::sum && decay < 1.0f;
-          block.set_weight(lane, decays ? std::pow(static_cast<double>(decay), age) : 1.0);
-        }
-        add_attention_terms(statistic, block, block_logits, seen, padded, each, heads, outs);
-        for (std::int64_t lane = 0; lane < heads * each; ++lane) {
-          float* head_out = outs[lane / each];
-          if (std::isnan(block.sum(lane))) {
-            std::fill_n(head_out, visible[lane], std::numeric_limits<float>::quiet_NaN());
-          } else if (statistic == AttentionStatistic::mean_jacobian_diagonal &&
-                     block.sum(lane) > 0.0) {
-            correct_largest(block, block_logits, lane, head_out);
-          }
+                      }
+                      block.observe(tile_logits, start, key_tile.rows());
+                    });
+      for (std::int64_t lane = 0; lane < heads * each; ++lane) {
+        if (!(block.sum(lane) > 0.0)) continue;  // sees nothing, or NaN
+        const auto age = static_cast<double>(count - 1 - first - lane % each);
+        const bool decays = statistic == AttentionStatistic::sum && decay < 1.0f;
+        block.set_weight(lane, decays ? std::pow(static_cast<double>(decay), age) : 1.0);
+      }
+      add_attention_terms(statistic, block, block_logits, seen, padded, each, heads, outs);
+      for (std::int64_t lane = 0; lane < heads * each; ++lane) {
+        float* head_out = outs[lane / each];
+        if (std::isnan(block.sum(lane))) {
+          std::fill_n(head_out, visible[lane], std::numeric_limits<float>::quiet_NaN());
+        } else if (statistic == AttentionStatistic::mean_jacobian_diagonal &&
+                   block.sum(lane) > 0.0) {
+          correct_largest(block, block_logits, lane, head_out);
         }
       }
     }
-    for (std::int64_t q = 0; q < group; ++q) {
+    for (std::int64_t q = 0; q < heads; ++q) {
       finish(statistic, count, rows, out.head(first_head + q));
     }
   });

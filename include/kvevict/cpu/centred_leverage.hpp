@@ -49,9 +49,9 @@ void centred_gram(const RowsOfHead<T>& rows, const float* mean, float* tile, dou
       own.row(i) =
           block.row(i).template cast<double>() - centre.transpose().template cast<double>();
     }
-    gram.selfadjointView<Eigen::Lower>().rankUpdate(own.transpose());
+    add_gram_of_tile(centred, dim, block.rows(), dim, gram.data(), gram.outerStride());
   });
-  gram.triangularView<Eigen::StrictlyUpper>() = gram.transpose();
+  mirror_gram(gram);
 }
 
 /// scores[i] = |factor (x_i - mean)|^2. `products` holds two tiles.

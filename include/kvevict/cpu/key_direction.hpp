@@ -6,6 +6,7 @@
 #include "kvevict/core/rows_view.hpp"
 #include "kvevict/core/scores.hpp"
 #include "kvevict/cpu/resources.hpp"
+#include "kvevict/cpu/row_pieces.hpp"
 #include "kvevict/cpu/tile.hpp"
 #include "kvevict/ops/key_direction.hpp"
 
@@ -34,18 +35,30 @@ void mean_direction_impl(Resources& res, const RowsView<T>& rows, MatrixView<flo
   const std::int64_t dim = rows.dim();
   const std::int64_t tile = tile_size(dim);
   float* tiles = scope.carve<float>("mean_direction.tiles", res.threads() * tile);
-  double* sums = scope.carve<double>("mean_direction.sums", res.threads() * dim);
+  double* pieces = scope.carve<double>("mean_direction.pieces", res.threads() * dim);
+  double* sums = scope.carve<double>("mean_direction.sums", rows.heads() * dim);
   if (res.workspace().counting()) return;
-  res.parallel_for(rows.heads(), [&](std::int64_t h, int worker) {
-    VectorMap<double> sum(sums + worker * dim, dim);
-    sum.setZero();
-    for_each_tile(rows.head(h), tiles + worker * tile, [&](std::int64_t, const auto& block) {
-      for (Eigen::Index i = 0; i < block.rows(); ++i) {
-        const auto row = block.row(i);
-        const double norm = wide_norm(row);
-        if (norm != 0.0) sum += row.transpose().template cast<double>() * (1.0 / norm);
-      }
-    });
+  std::fill_n(sums, rows.heads() * dim, 0.0);
+  sum_pieces(
+      res, rows.layout(),
+      [&](std::int64_t h, std::int64_t begin, std::int64_t end, int worker, std::int64_t slot) {
+        VectorMap<double> sum(pieces + slot * dim, dim);
+        sum.setZero();
+        for_each_tile(rows.head(h), begin, end, tiles + worker * tile,
+                      [&](std::int64_t, const auto& block) {
+                        for (Eigen::Index i = 0; i < block.rows(); ++i) {
+                          const auto row = block.row(i);
+                          const double norm = wide_norm(row);
+                          if (norm != 0.0)
+                            sum += row.transpose().template cast<double>() * (1.0 / norm);
+                        }
+                      });
+      },
+      [&](std::int64_t h, std::int64_t, std::int64_t slot) {
+        VectorMap<double>(sums + h * dim, dim) += VectorMap<const double>(pieces + slot * dim, dim);
+      });
+  for (std::int64_t h = 0; h < rows.heads(); ++h) {
+    const VectorMap<const double> sum(sums + h * dim, dim);
     const std::int64_t n = rows.rows(h);
     // What directions that cancel leave of rounding is no direction: far below what fp32 keys can
     // mean.
@@ -54,7 +67,7 @@ void mean_direction_impl(Resources& res, const RowsView<T>& rows, MatrixView<flo
     for (std::int64_t c = 0; c < dim; ++c) {
       direction(h, c) = static_cast<float>(sum[c] * weight);
     }
-  });
+  }
 }
 
 template <class T>
@@ -66,21 +79,24 @@ void cosine_impl(Resources& res, const RowsView<T>& rows, MatrixView<const float
   float* tiles = scope.carve<float>("cosine.tiles", res.threads() * tile);
   float* units = scope.carve<float>("cosine.directions", res.threads() * dim);
   if (res.workspace().counting()) return;
-  res.parallel_for(rows.heads(), [&](std::int64_t h, int worker) {
-    VectorMap<float> unit(units + worker * dim, dim);
-    for_each_tile(rows.head(h), tiles + worker * tile, [&](std::int64_t first, const auto& block) {
-      for (std::int64_t g = 0; g < group; ++g) {
-        const std::int64_t v = h * group + g;
-        for (std::int64_t c = 0; c < dim; ++c) unit[c] = directions(v, c);
-        normalise(unit);
-        float* out = scores.head(v) + first;
-        for (Eigen::Index i = 0; i < block.rows(); ++i) {
-          const float cosine = cosine_to_unit(block.row(i), unit);
-          out[i] = scale * (cosine > 1.0f ? 1.0f : (cosine < -1.0f ? -1.0f : cosine));
-        }
-      }
-    });
-  });
+  for_each_piece(
+      res, rows.layout(), [&](std::int64_t h, std::int64_t begin, std::int64_t end, int worker) {
+        VectorMap<float> unit(units + worker * dim, dim);
+        for_each_tile(rows.head(h), begin, end, tiles + worker * tile,
+                      [&](std::int64_t first, const auto& block) {
+                        for (std::int64_t g = 0; g < group; ++g) {
+                          const std::int64_t v = h * group + g;
+                          for (std::int64_t c = 0; c < dim; ++c) unit[c] = directions(v, c);
+                          normalise(unit);
+                          float* out = scores.head(v) + begin + first;
+                          for (Eigen::Index i = 0; i < block.rows(); ++i) {
+                            const float cosine = cosine_to_unit(block.row(i), unit);
+                            out[i] =
+                                scale * (cosine > 1.0f ? 1.0f : (cosine < -1.0f ? -1.0f : cosine));
+                          }
+                        }
+                      });
+      });
 }
 
 }  // namespace kvevict::cpu

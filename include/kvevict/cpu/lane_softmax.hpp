@@ -85,9 +85,9 @@ class LaneSoftmax {
     }
   }
 
-  /// In floats over a few rows, then in double.
+  /// In floats over some rows, whose exponentials are at most 1, then in double.
   void add_exponentials(const float* logits, std::int64_t rows, std::int64_t lane) {
-    constexpr std::int64_t run = 8;
+    constexpr std::int64_t run = 32;
     const FloatLanes largest = reference(lane);
     const FloatLanes one = broadcast(1.0f);
     const FloatLanes zero = broadcast(0.0f);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "kvevict/core/config.hpp"
 
@@ -12,7 +13,7 @@ namespace kvevict::cpu {
 /// once, and of how many sums: what fits the register file beside them.
 #if defined(__AVX512F__)
 inline constexpr std::int64_t lane_count = 16;
-inline constexpr int vectors_at_once = 4;
+inline constexpr int vectors_at_once = 2;
 inline constexpr int rows_at_once = 16;
 #elif defined(__AVX__)
 inline constexpr std::int64_t lane_count = 8;
@@ -27,6 +28,14 @@ inline constexpr std::int64_t lane_count = 4;
 inline constexpr int vectors_at_once = 2;
 inline constexpr int rows_at_once = 8;
 #endif
+
+/// Calls `body` with 0 to n - 1 as constants, so that what they index can live in registers at
+/// every level of optimisation.
+template <int n, class Body>
+void unroll(Body&& body) {
+  [&]<int... i>(std::integer_sequence<int, i...>) { (body(std::integral_constant<int, i>()), ...); }
+  (std::make_integer_sequence<int, n>());
+}
 
 /// A register of floats, one of bits or of what a comparison says (all bits set: true). Operators
 /// act element by element, for Clang and GCC alike.
@@ -61,7 +70,7 @@ inline BitLanes bits_of(FloatLanes lanes) {
   std::memcpy(&bits, &lanes, sizeof bits);
   return bits;
 }
-inline FloatLanes lanes_of(BitLanes bits) {
+inline FloatLanes floats_of(BitLanes bits) {
   FloatLanes lanes;
   std::memcpy(&lanes, &bits, sizeof lanes);
   return lanes;
@@ -82,7 +91,7 @@ inline FloatLanes exp_lanes(FloatLanes x) {
   p = p * r + 1.0f;
   const BitLanes exponent = (bits_of(shifted) - (0x4b400000 - 127)) << 23;
   const BitLanes below = x < broadcast(-87.3f);
-  return lanes_of(bits_of(p * lanes_of(exponent)) & ~below);
+  return floats_of(bits_of(p * floats_of(exponent)) & ~below);
 }
 
 /// Sum and maximum of all lanes, in pairs.

@@ -6,6 +6,7 @@
 
 #include "kvevict/core/scores.hpp"
 #include "kvevict/cpu/resources.hpp"
+#include "kvevict/cpu/row_pieces.hpp"
 #include "kvevict/cpu/tile.hpp"
 #include "kvevict/ops/projected_norms.hpp"
 
@@ -23,10 +24,11 @@ void projected_norms_impl(Resources& res, const RowsView<T>& rows,
   float* products =
       scope.carve<float>("projected_norms.products", res.threads() * tile_size(columns));
   if (res.workspace().counting()) return;
-  res.parallel_for(rows.heads() * group, [&](std::int64_t q, int worker) {
-    float* norms = out.head(q);
+  const auto norms_of = [&](std::int64_t q, std::int64_t begin, std::int64_t end, int worker) {
+    float* norms = out.head(q) + begin;
     for_each_tile(
-        rows.head(q / group), tiles + worker * tile, [&](std::int64_t first, const auto& block) {
+        rows.head(q / group), begin, end, tiles + worker * tile,
+        [&](std::int64_t first, const auto& block) {
           const std::int64_t count = block.rows();
           Eigen::Matrix<double, tile_rows, 1> sums = Eigen::Matrix<double, tile_rows, 1>::Zero();
           for (std::int64_t c = 0; c < transforms.shape[1]; c += columns) {
@@ -45,7 +47,8 @@ void projected_norms_impl(Resources& res, const RowsView<T>& rows,
                 static_cast<float>(norm == ProjectedNorm::euclidean ? std::sqrt(sums[i]) : sums[i]);
           }
         });
-  });
+  };
+  for_each_piece(res, rows.layout().repeated(group), norms_of);
 }
 
 }  // namespace kvevict::cpu

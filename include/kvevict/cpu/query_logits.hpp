@@ -7,6 +7,7 @@
 #include "kvevict/core/rows_view.hpp"
 #include "kvevict/cpu/query_products.hpp"
 #include "kvevict/cpu/resources.hpp"
+#include "kvevict/cpu/row_pieces.hpp"
 #include "kvevict/cpu/tile.hpp"
 #include "kvevict/ops/query_logits.hpp"
 
@@ -21,15 +22,18 @@ void query_logits_impl(Resources& res, const RowsView<T>& rows, MatrixView<const
   float* tiles = scope.carve<float>("query_logits.tiles", res.threads() * tile);
   float* scaled = scope.carve<float>("query_logits.vectors", res.threads() * dim);
   if (res.workspace().counting()) return;
-  res.parallel_for(rows.heads(), [&](std::int64_t h, int worker) {
-    VectorMap<float> vector(scaled + worker * dim, dim);
-    for_each_tile(rows.head(h), tiles + worker * tile, [&](std::int64_t first, const auto& block) {
-      for (std::int64_t q = h * group; q < (h + 1) * group; ++q) {
-        for (std::int64_t c = 0; c < dim; ++c) vector[c] = scale * vectors(q, c);
-        VectorMap<float>(logits.head(q) + first, block.rows()).noalias() = block * vector;
-      }
-    });
-  });
+  for_each_piece(
+      res, rows.layout(), [&](std::int64_t h, std::int64_t begin, std::int64_t end, int worker) {
+        VectorMap<float> vector(scaled + worker * dim, dim);
+        for_each_tile(rows.head(h), begin, end, tiles + worker * tile,
+                      [&](std::int64_t first, const auto& block) {
+                        for (std::int64_t q = h * group; q < (h + 1) * group; ++q) {
+                          for (std::int64_t c = 0; c < dim; ++c) vector[c] = scale * vectors(q, c);
+                          VectorMap<float>(logits.head(q) + begin + first, block.rows()).noalias() =
+                              block * vector;
+                        }
+                      });
+      });
 }
 
 /// scale * the diagonal of one query head's covariance.
@@ -70,35 +74,41 @@ void quadratic_form_impl(Resources& res, const RowsView<T>& rows, const QuerySta
   float* matrices =
       scope.carve<float>("quadratic_form.matrices", res.threads() * group * matrix_size);
   if (res.workspace().counting()) return;
-  res.parallel_for(rows.heads(), [&](std::int64_t h, int worker) {
-    float* group_matrices = matrices + worker * group * matrix_size;
-    for (std::int64_t g = 0; g < group; ++g) {
-      float* matrix = group_matrices + g * matrix_size;
-      if (full) {
-        fold_covariance(stats, h * group + g, dim, scale, matrix);
-      } else {
-        copy_variances(stats, h * group + g, dim, scale, matrix);
-      }
+  const auto form_of_tile = [&](const MatrixMap<const float>& block, const float* matrix,
+                                float* product, float* to) {
+    VectorMap<float> result(to, block.rows());
+    if (!add) result.setZero();
+    if (full) {
+      multiply_packed(block, matrix, padded, PackedShape::lower, product);
+      result += map_matrix<const float>(product, block.rows(), dim, padded)
+                    .cwiseProduct(block)
+                    .rowwise()
+                    .sum();
+    } else {
+      result.noalias() += block.cwiseAbs2() * VectorMap<const float>(matrix, dim);
     }
-    // Tiles outside and query heads inside: the keys are read and converted once.
-    for_each_tile(rows.head(h), tiles + worker * tile, [&](std::int64_t first, const auto& block) {
-      for (std::int64_t g = 0; g < group; ++g) {
-        const float* matrix = group_matrices + g * matrix_size;
-        VectorMap<float> result(out.head(h * group + g) + first, block.rows());
-        if (!add) result.setZero();
-        if (full) {
-          float* product = products + worker * product_size;
-          multiply_packed(block, matrix, padded, PackedShape::lower, product);
-          result += map_matrix<const float>(product, block.rows(), dim, padded)
-                        .cwiseProduct(block)
-                        .rowwise()
-                        .sum();
-        } else {
-          result.noalias() += block.cwiseAbs2() * VectorMap<const float>(matrix, dim);
-        }
-      }
-    });
-  });
+  };
+  // Tiles outside and query heads inside: the keys are read and converted once.
+  for_each_piece(res, rows.layout(),
+                 [&](std::int64_t h, std::int64_t begin, std::int64_t end, int worker) {
+                   float* group_matrices = matrices + worker * group * matrix_size;
+                   for (std::int64_t g = 0; g < group; ++g) {
+                     float* matrix = group_matrices + g * matrix_size;
+                     if (full) {
+                       fold_covariance(stats, h * group + g, dim, scale, matrix);
+                     } else {
+                       copy_variances(stats, h * group + g, dim, scale, matrix);
+                     }
+                   }
+                   for_each_tile(rows.head(h), begin, end, tiles + worker * tile,
+                                 [&](std::int64_t first, const auto& block) {
+                                   for (std::int64_t g = 0; g < group; ++g) {
+                                     form_of_tile(block, group_matrices + g * matrix_size,
+                                                  products + worker * product_size,
+                                                  out.head(h * group + g) + begin + first);
+                                   }
+                                 });
+                 });
 }
 
 }  // namespace kvevict::cpu

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kvevict/cpu/lane_products.hpp"
 #include "kvevict/cpu/resources.hpp"
 #include "kvevict/cpu/tile.hpp"
 #include "kvevict/ops/query_moments.hpp"
@@ -18,7 +19,7 @@ inline void add_second_moments(const Rope& rope, Covariance covariance,
   const std::int64_t dim = centred.cols();
   if (covariance == Covariance::full) {
     auto matrix = map_matrix(second, dim, dim);
-    matrix.selfadjointView<Eigen::Lower>().rankUpdate(centred.transpose());
+    add_gram_of_tile<double>(centred.data(), dim, centred.rows(), dim, second, dim);
     matrix.selfadjointView<Eigen::Lower>().rankUpdate(distance, weight);
     return;
   }

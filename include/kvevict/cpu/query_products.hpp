@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <utility>
 
 #include "kvevict/cpu/lanes.hpp"
 #include "kvevict/cpu/tile.hpp"
@@ -24,14 +23,6 @@ inline std::int64_t padded_queries(std::int64_t queries) {
 inline void pack_query(const float* query, std::int64_t dim, float scale, std::int64_t i,
                        std::int64_t padded, float* packed) {
   for (std::int64_t c = 0; c < dim; ++c) packed[c * padded + i] = query[c] * scale;
-}
-
-/// Calls `body` with 0 to n - 1 as constants, so that what they index can live in registers at
-/// every level of optimisation.
-template <int n, class Body>
-void unroll(Body&& body) {
-  [&]<int... i>(std::integer_sequence<int, i...>) { (body(std::integral_constant<int, i>()), ...); }
-  (std::make_integer_sequence<int, n>());
 }
 
 /// Logits of `rows` keys and `vectors` registers of queries, all under way at once.

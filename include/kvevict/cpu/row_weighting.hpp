@@ -7,6 +7,7 @@
 
 #include "kvevict/core/rows_view.hpp"
 #include "kvevict/cpu/resources.hpp"
+#include "kvevict/cpu/row_pieces.hpp"
 #include "kvevict/cpu/tile.hpp"
 #include "kvevict/math/exponential.hpp"
 #include "kvevict/ops/row_weighting.hpp"
@@ -32,30 +33,31 @@ void weight_by_norm_impl(Resources& res, const RowsView<T>& rows,
   float* tiles = scope.carve<float>("weight_by_norm.tiles", res.threads() * tile);
   float* products = scope.carve<float>("weight_by_norm.products", res.threads() * tile);
   if (res.workspace().counting()) return;
-  res.parallel_for(rows.heads(), [&](std::int64_t h, int worker) {
-    for (std::int64_t q = h * group; q < (h + 1) * group; ++q) {
-      float* out = scores.head(q);
-      const double added = epsilon.of(rows.rows(h));
-      for_each_tile(
-          rows.head(h), tiles + worker * tile, [&](std::int64_t first, const auto& block) {
-            const std::int64_t count = block.rows();
-            auto product = map_matrix(products + worker * tile, count, dim);
-            if (!transforms.empty()) {
-              const auto transform =
-                  map_matrix(&transforms(q, 0, 0), dim, dim, transforms.stride[1]);
-              product.noalias() = block * transform.transpose();
-            }
-            for (std::int64_t i = 0; i < count; ++i) {
-              const double norm =
-                  transforms.empty() ? wide_norm(block.row(i)) : wide_norm(product.row(i));
-              float& score = out[first + i];
-              score = domain == ReductionDomain::logarithm
-                          ? add_in_log_domain(score, added) + static_cast<float>(std::log(norm))
-                          : static_cast<float>((static_cast<double>(score) + added) * norm);
-            }
-          });
+  const auto weigh_tile = [&](std::int64_t q, const MatrixMap<const float>& block, double added,
+                              float* to, float* out) {
+    const std::int64_t count = block.rows();
+    auto product = map_matrix(to, count, dim);
+    if (!transforms.empty()) {
+      const auto transform = map_matrix(&transforms(q, 0, 0), dim, dim, transforms.stride[1]);
+      product.noalias() = block * transform.transpose();
     }
-  });
+    for (std::int64_t i = 0; i < count; ++i) {
+      const double norm = transforms.empty() ? wide_norm(block.row(i)) : wide_norm(product.row(i));
+      out[i] = domain == ReductionDomain::logarithm
+                   ? add_in_log_domain(out[i], added) + static_cast<float>(std::log(norm))
+                   : static_cast<float>((static_cast<double>(out[i]) + added) * norm);
+    }
+  };
+  for_each_piece(
+      res, rows.layout(), [&](std::int64_t h, std::int64_t begin, std::int64_t end, int worker) {
+        for_each_tile(rows.head(h), begin, end, tiles + worker * tile,
+                      [&](std::int64_t first, const auto& block) {
+                        for (std::int64_t q = h * group; q < (h + 1) * group; ++q) {
+                          weigh_tile(q, block, epsilon.of(rows.rows(h)), products + worker * tile,
+                                     scores.head(q) + begin + first);
+                        }
+                      });
+      });
 }
 
 inline void raise_rows_impl(Resources& res, const Positions<>& positions,

@@ -20,7 +20,7 @@ inline constexpr std::int64_t tile_rows = 128;
 /// Floats of one tile of rows.
 inline std::int64_t tile_size(std::int64_t dim) { return tile_rows * dim; }
 
-/// Channels as floats, without the scale of a head.
+/// Channels as floats, without a scale that the view has.
 template <class T>
 void widen_row(const T* from, std::int64_t stride, std::int64_t dim, float* to) {
   if constexpr (BlockStorage<T>) {
@@ -39,7 +39,8 @@ template <class T>
 void load_row(const HeadView<T>& head, std::int64_t i, float* to) {
   widen_row(head.row(i), head.channel_stride, head.dim, to);
   if constexpr (ScaledElement<std::remove_const_t<T>>) {
-    for (std::int64_t c = 0; c < head.dim; ++c) to[c] *= head.scale;
+    const float scale = head.scale_of(i);
+    for (std::int64_t c = 0; c < head.dim; ++c) to[c] *= scale;
   }
 }
 
@@ -63,7 +64,10 @@ MatrixMap<const float> load_tile(const HeadView<T>& head, std::int64_t first, st
     }
   }
   if constexpr (ScaledElement<std::remove_const_t<T>>) {
-    for (std::int64_t i = 0; i < count * dim; ++i) buffer[i] *= head.scale;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float scale = head.scale_of(first + i);
+      for (std::int64_t c = 0; c < dim; ++c) buffer[i * dim + c] *= scale;
+    }
   }
   return map_matrix<const float>(buffer, count, dim);
 }
