@@ -84,7 +84,7 @@ void refit_rows_impl(Resources& res, SelectionView<> kept, const RowsView<const 
     if (rows == 0 || rows == keys.rows(h)) return finish(s.old_keys, s.old_values, false);
 
     load_refit_probes(probes, h, group, options.check_every, scale, row_positions, keys.rows(h),
-                      s.probes);
+                      s.key_tile, s.probes);
     attend_whole_cache(key_rows, value_rows, keys.rows(h), shape.dim, shape.value_dim, s.key_tile,
                        s.value_tile, s.logits, s.shifts, s.probes);
     std::fill_n(s.pinned, rows, false);

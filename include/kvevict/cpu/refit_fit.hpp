@@ -7,6 +7,8 @@
 #include <limits>
 
 #include "kvevict/cpu/eigen.hpp"
+#include "kvevict/cpu/lane_products.hpp"
+#include "kvevict/cpu/tile.hpp"
 
 namespace kvevict::cpu {
 
@@ -14,11 +16,12 @@ namespace kvevict::cpu {
 struct RefitSystem {
   float* gram = nullptr;        ///< [unknowns][unknowns]
   double* matrix = nullptr;     ///< [unknowns][unknowns]
-  double* right = nullptr;      ///< [max(value dim, 1)][unknowns]
+  double* right = nullptr;      ///< [unknowns][max(value dim, 1)]
   float* solution = nullptr;    ///< [unknowns][value dim]
   double* dual = nullptr;       ///< [4][probes]
   double* slopes = nullptr;     ///< [rows]
   bool* solved_free = nullptr;  ///< [rows]
+  float* tile = nullptr;        ///< [tile_rows][rows], where there are fewer of them than probes
 };
 
 /// Row-major lower storage is the upper half of the column-major matrix. Factorises in place.
@@ -28,25 +31,68 @@ inline bool factorise(double* lower, std::int64_t size) {
   return Eigen::LLT<decltype(upper), Eigen::Upper>(upper).info() == Eigen::Success;
 }
 
-/// right [columns][size] = solution for the factor that `factorise` left.
+/// right [size][columns] = solution for the factor that `factorise` left, in steps of a block of
+/// unknowns: what the others contribute is a product, and little is left to substitute.
 inline void solve_factorised(const double* lower, std::int64_t size, std::int64_t columns,
                              double* right) {
-  const Eigen::Map<const Eigen::MatrixXd> factor(lower, size, size);
-  Eigen::Map<Eigen::MatrixXd> solution(right, size, columns);
-  factor.triangularView<Eigen::Upper>().transpose().solveInPlace(solution);
-  factor.triangularView<Eigen::Upper>().solveInPlace(solution);
+  constexpr std::int64_t block = 2 * product_rows;
+  const auto entry = [&](std::int64_t i, std::int64_t j) { return lower[i * size + j]; };
+  const auto subtract = [&](std::int64_t i, double factor, std::int64_t from) {
+    for (std::int64_t c = 0; c < columns; ++c) {
+      right[i * columns + c] -= factor * right[from * columns + c];
+    }
+  };
+  const auto divide = [&](std::int64_t i) {
+    for (std::int64_t c = 0; c < columns; ++c) right[i * columns + c] /= entry(i, i);
+  };
+  for (std::int64_t first = 0; first < size; first += block) {
+    const std::int64_t end = std::min(first + block, size);
+    add_product(LeftOperand<double>{lower + first * size, size, 1}, right, columns, end - first,
+                columns, first, -1.0, ProductPart::whole, right + first * columns, columns);
+    for (std::int64_t i = first; i < end; ++i) {
+      for (std::int64_t j = first; j < i; ++j) subtract(i, entry(i, j), j);
+      divide(i);
+    }
+  }
+  for (std::int64_t end = size; end > 0;) {
+    const std::int64_t first = (end - 1) / block * block;
+    add_product(LeftOperand<double>{lower + end * size + first, 1, size}, right + end * columns,
+                columns, end - first, columns, size - end, -1.0, ProductPart::whole,
+                right + first * columns, columns);
+    for (std::int64_t i = end - 1; i >= first; --i) {
+      for (std::int64_t j = i + 1; j < end; ++j) subtract(i, entry(j, i), j);
+      divide(i);
+    }
+    end = first;
+  }
 }
 
 /// gram = the products of the first `fitted` columns of `rows` (lower half): over rows, [fitted]
-/// squared, where those are fewer than rows, else over columns, [rows] squared.
-inline void lower_gram(const MatrixMap<const float>& rows, std::int64_t fitted,
+/// squared, where those are fewer than rows, else over columns, [rows] squared, for which `tile`
+/// [tile_rows][rows] takes columns after columns.
+inline void lower_gram(const MatrixMap<const float>& rows, std::int64_t fitted, float* tile,
                        MatrixMap<float> gram) {
-  const auto used = rows.leftCols(fitted);
+  const std::int64_t count = rows.rows();
+  const std::int64_t stride = rows.cols();
   gram.setZero();
   if (gram.rows() == fitted) {
-    gram.selfadjointView<Eigen::Lower>().rankUpdate(used.transpose());
-  } else {
-    gram.selfadjointView<Eigen::Lower>().rankUpdate(used);
+    // Some rows at a time, which stay in the cache for all pairs of columns.
+    for (std::int64_t first = 0; first < count; first += tile_rows) {
+      add_gram_of_tile(rows.data() + first * stride, stride, std::min(tile_rows, count - first),
+                       fitted, gram.data(), fitted);
+    }
+    return;
+  }
+  for (std::int64_t first = 0; first < fitted; first += tile_rows) {
+    const std::int64_t taken = std::min(tile_rows, fitted - first);
+    for (std::int64_t begin = 0; begin < taken; begin += lane_count) {
+      const std::int64_t end = std::min(begin + lane_count, taken);
+      for (std::int64_t j = 0; j < count; ++j) {
+        const float* row = rows.data() + j * stride + first;
+        for (std::int64_t i = begin; i < end; ++i) tile[i * count + j] = row[i];
+      }
+    }
+    add_gram_of_tile(tile, count, taken, count, gram.data(), count);
   }
 }
 
@@ -91,7 +137,7 @@ class MassFit {
   /// Returns false when the system is not definite: NaN among the shares.
   bool run(float* weights) {
     const std::int64_t unknowns = std::min(rows_, fitted_);
-    lower_gram(share_, fitted_, map_matrix(system_.gram, unknowns, unknowns));
+    lower_gram(share_, fitted_, system_.tile, map_matrix(system_.gram, unknowns, unknowns));
     std::fill_n(y_, fitted_, 0.0);
     std::fill_n(missing_, fitted_, 1.0);
     for (std::int64_t j = 0; j < rows_; ++j) {
@@ -275,10 +321,8 @@ inline bool fit_values(const MatrixMap<const float>& weights, std::int64_t fitte
   const std::int64_t value_dim = residual.cols();
   const bool over_probes = fitted <= weights.rows();
   const std::int64_t unknowns = std::min(weights.rows(), fitted);
-  const auto p = weights.leftCols(fitted);
-  const auto error = residual.topRows(fitted);
   auto gram = map_matrix(system.gram, unknowns, unknowns);
-  lower_gram(weights, fitted, gram);
+  lower_gram(weights, fitted, system.tile, gram);
   auto matrix = map_matrix(system.matrix, unknowns, unknowns);
   matrix.triangularView<Eigen::Lower>() = gram.cast<double>();
   const double trace = matrix.trace();
@@ -286,17 +330,23 @@ inline bool fit_values(const MatrixMap<const float>& weights, std::int64_t fitte
   matrix.diagonal().array() += ridge * trace / static_cast<double>(fitted);
   if (!factorise(system.matrix, unknowns)) return false;
   auto solution = map_matrix(system.solution, unknowns, value_dim);
+  const LeftOperand<float> p{weights.data(), weights.cols(), 1};
+  const auto product_with_p = [&](const float* from, MatrixMap<float> to) {
+    to.setZero();
+    add_product(p, from, value_dim, weights.rows(), value_dim, fitted, 1.0f, ProductPart::whole,
+                to.data(), value_dim);
+  };
   if (over_probes) {
-    solution = error;
+    solution = residual.topRows(fitted);
   } else {
-    solution.noalias() = p * error;
+    product_with_p(residual.data(), solution);
   }
-  Eigen::Map<Eigen::MatrixXd> right(system.right, unknowns, value_dim);
+  auto right = map_matrix(system.right, unknowns, value_dim);
   right = solution.cast<double>();
   solve_factorised(system.matrix, unknowns, value_dim, system.right);
   solution = right.cast<float>();
   if (over_probes) {
-    change.noalias() = p * solution;
+    product_with_p(solution.data(), change);
   } else {
     change = solution;
   }

@@ -121,12 +121,10 @@ class HeadRefit {
   void residual_of_old_values() {
     auto residual = map_matrix(s_.residual, probes(), shape_.value_dim);
     residual = map_matrix<const float>(s_.probes.target, probes(), shape_.value_dim);
-    residual.noalias() -= map_matrix<const float>(s_.weights, rows_, probes()).transpose() *
-                          map_matrix<const float>(s_.old_values, rows_, shape_.value_dim);
+    subtract_outputs(s_.old_values);
   }
 
   bool refit_values(std::int64_t fitted) {
-    auto residual = map_matrix(s_.residual, probes(), shape_.value_dim);
     auto weights = map_matrix(s_.weights, rows_, probes());
     for (std::int64_t j = 0; j < rows_; ++j) {
       if (s_.pinned[j]) weights.row(j).setZero();
@@ -141,8 +139,14 @@ class HeadRefit {
       s_.values[i] = static_cast<float>(static_cast<T>(s_.old_values[i] + s_.change[i]));
       s_.change[i] = s_.values[i] - s_.old_values[i];
     }
-    residual.noalias() -= weights.transpose() * change;
+    subtract_outputs(s_.change);
     return true;
+  }
+
+  /// residual -= weights^T values [kept][value dim].
+  void subtract_outputs(const float* values) {
+    add_product(LeftOperand<float>{s_.weights, 1, probes()}, values, shape_.value_dim, probes(),
+                shape_.value_dim, rows_, -1.0f, ProductPart::whole, s_.residual, shape_.value_dim);
   }
 
   /// keys[j] = old key + log(weight) u / scale, rounded to what is written.
@@ -185,12 +189,14 @@ class HeadRefit {
   /// its shares have lost digits.
   void attend_alone(std::int64_t i, bool biased) {
     const std::int64_t n = probes();
-    const VectorMap<const float> query(s_.probes.queries + i * shape_.dim, shape_.dim);
     float largest = -std::numeric_limits<float>::infinity();
     for (std::int64_t j = 0; j < rows_; ++j) {
       float logit = -std::numeric_limits<float>::infinity();
       if (kept_[j] < s_.probes.rows[i]) {
-        logit = query.dot(VectorMap<const float>(s_.old_keys + j * shape_.dim, shape_.dim));
+        logit = 0.0f;
+        for (std::int64_t c = 0; c < shape_.dim; ++c) {
+          logit += s_.probes.queries[c * n + i] * s_.old_keys[j * shape_.dim + c];
+        }
         if (biased) logit += std::log(s_.mass_weights[j]);
       }
       s_.weights[j * n + i] = logit;

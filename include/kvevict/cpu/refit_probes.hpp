@@ -9,6 +9,7 @@
 #include "kvevict/core/evidence.hpp"
 #include "kvevict/core/positions.hpp"
 #include "kvevict/cpu/eigen.hpp"
+#include "kvevict/cpu/lane_products.hpp"
 #include "kvevict/cpu/tile.hpp"
 #include "kvevict/math/exponential.hpp"
 
@@ -20,27 +21,28 @@ namespace kvevict::cpu {
 struct RefitProbes {
   std::int64_t count = 0;        ///< of all
   std::int64_t fitted = 0;       ///< of those fitted to while candidates are compared
-  float* queries = nullptr;      ///< [count][dim], times the logit scale
+  float* queries = nullptr;      ///< [dim][count], times the logit scale
   std::int64_t* rows = nullptr;  ///< [count] rows of the cache that the probe sees
   float* largest = nullptr;      ///< [count] largest logit over the whole cache
   double* mass = nullptr;        ///< [count] sum of exp(logit - largest)
   float* target = nullptr;       ///< [count][value dim] attention output over the whole cache
 };
 
-/// Loads the queries of head h and what each of them sees.
+/// Loads the queries of head h and what each of them sees. `row` holds one query.
 inline void load_refit_probes(const ProbeQueries<>& given, std::int64_t h, std::int64_t group,
                               std::int64_t check_every, float scale, const PositionRow<>& positions,
-                              std::int64_t cache_rows, RefitProbes& probes) {
+                              std::int64_t cache_rows, float* row, RefitProbes& probes) {
   const QueriesView<>& queries = given.queries;
   const std::int64_t dim = queries.dim();
+  probes.count = group * queries.count();
   std::int64_t at = 0;
   const auto take = [&](bool checked) {
     for (std::int64_t q = h * group; q < (h + 1) * group; ++q) {
       for (std::int64_t i = 0; i < queries.count(); ++i) {
         if ((check_every > 0 && i % check_every == check_every - 1) != checked) continue;
-        float* row = probes.queries + at * dim;
         load_queries(queries, q, i, 1, row);
-        for (std::int64_t c = 0; c < dim; ++c) row[c] *= scale;
+        for (std::int64_t c = 0; c < dim; ++c)
+          probes.queries[c * probes.count + at] = row[c] * scale;
         probes.rows[at] =
             given.mask == ProbeMask::none
                 ? cache_rows
@@ -52,7 +54,6 @@ inline void load_refit_probes(const ProbeQueries<>& given, std::int64_t h, std::
   take(false);
   probes.fitted = at;
   take(true);
-  probes.count = at;
 }
 
 /// logits[j][i] = keys[j] . queries[i], minus infinity where the probe does not see the row, whose
@@ -61,8 +62,9 @@ template <class Keys, class RowOf>
 void refit_logits(const Keys& keys, const RefitProbes& probes, std::int64_t dim, RowOf&& row_of,
                   float* logits) {
   const std::int64_t rows = keys.rows();
-  map_matrix(logits, rows, probes.count).noalias() =
-      keys * map_matrix<const float>(probes.queries, probes.count, dim).transpose();
+  std::fill_n(logits, rows * probes.count, 0.0f);
+  add_product(LeftOperand<float>{keys.data(), keys.outerStride(), 1}, probes.queries, probes.count,
+              rows, probes.count, dim, 1.0f, ProductPart::whole, logits, probes.count);
   for (std::int64_t i = 0; i < probes.count; ++i) {
     for (std::int64_t j = rows; j > 0 && row_of(j - 1) >= probes.rows[i]; --j) {
       logits[(j - 1) * probes.count + i] = -std::numeric_limits<float>::infinity();
@@ -118,7 +120,8 @@ void attend_whole_cache(const Keys& keys, const Values& values, std::int64_t row
       probes.mass[i] = probes.mass[i] * static_cast<double>(factor) + static_cast<double>(sums[i]);
       if (factor != 1.0f) target.row(i) *= factor;
     }
-    target.noalias() += map_matrix<const float>(logits, count, n).transpose() * value_block;
+    add_product(LeftOperand<float>{logits, 1, n}, value_block.data(), value_block.outerStride(), n,
+                value_dim, count, 1.0f, ProductPart::whole, target.data(), value_dim);
   }
   for (std::int64_t i = 0; i < n; ++i) {
     if (probes.mass[i] > 0.0) target.row(i) *= static_cast<float>(1.0 / probes.mass[i]);

@@ -82,6 +82,9 @@ class RefitWorkers {
     scratch.key_tile = floats(tile);
     scratch.value_tile = floats(tile);
     scratch.logits = floats(tile_rows * s.probes);
+    // Logits of the whole cache are done with before systems are set up, and no more rows than
+    // probes take columns.
+    scratch.system.tile = scratch.logits;
     scratch.shifts = floats(2 * s.probes);
     scratch.old_keys = floats(s.kept * s.dim);
     scratch.old_values = floats(s.kept * s.value_dim);
