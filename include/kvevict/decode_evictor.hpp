@@ -46,6 +46,10 @@ struct DecodeShape {
 /// with `reset` between them. Results for a head do not depend on the other heads, unless the
 /// allocator ranks heads together.
 ///
+/// On the host an evictor is a value: a copy goes on as a branch of the sequence, over a copy of
+/// the rows. Rows are known to it once they are observed: drafts that are not accepted may leave
+/// the cache before that, after room was made for all of them.
+///
 /// Once the rows have reached their limit nothing is allocated. A call that throws changes nothing.
 /// On a device (S) everything is enqueued and waits only where evict_into does; `save` and
 /// `restore` copy what lives there. Positions that the engine stores on a device are not read back,
@@ -125,10 +129,9 @@ class DecodeEvictor {
   /// incoming it does what is due already.
   ///
   /// `given` is evidence beside what was collected, such as the output projection. Throws
-  /// invalid_argument when the cache holds other rows than told, does not store its positions or,
-  /// on the host, has a page twice,
-  /// and a budget error when protected and incoming rows exceed the limit; and what evict_into
-  /// throws.
+  /// invalid_argument when the cache holds other rows than told, does not store its positions or
+  /// has pages that `compact` would refuse to write to, and a budget error when protected and
+  /// incoming rows exceed the limit; and what evict_into throws.
   template <class R, class T, class A = UniformBudget>
   requires(R::space == S &&
            !std::is_const_v<T>) bool make_room(R& res, typename R::selection_type& kept,

@@ -32,7 +32,7 @@ struct DecodeSchedule {
   /// Rows of each head, a ratio evicted of the tokens seen, or bytes of all heads together; none:
   /// row_limit - slack.
   std::optional<Budget> target = {};
-  Protect protect = {};
+  Protect protect = {};  ///< of every eviction; see suggested_schedule for a policy's own
 
   /// Throws invalid_argument for numbers outside their bounds, and a budget error for a limit below
   /// the sinks and recent rows.

@@ -20,10 +20,10 @@ namespace kvevict_test {
 using Evictor = kvevict::DecodeEvictor<TestPolicy>;
 
 // One step of an engine: room, rows, queries. Returns whether rows were evicted.
-template <class T, class A = kvevict::UniformBudget>
-bool decode_step(TestResources& res, Evictor& evictor, Engine<T>& engine, kvevict::Selection& kept,
-                 std::int64_t tokens, const kvevict::Evidence<>& given = {},
-                 const A& allocator = {}) {
+template <class P, class T, class A = kvevict::UniformBudget>
+bool decode_step(TestResources& res, kvevict::DecodeEvictor<P>& evictor, Engine<T>& engine,
+                 kvevict::Selection& kept, std::int64_t tokens,
+                 const kvevict::Evidence<>& given = {}, const A& allocator = {}) {
   const bool evicted = evictor.make_room(res, kept, engine.view(), tokens, given, allocator);
   if (evicted) engine.keep(kept);
   const std::int64_t next = evictor.next_position();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a DecodeEvictor refuses, each time before anything has changed.
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "catch.hpp"
@@ -223,6 +224,9 @@ TEST_CASE("queries that are missing or of another shape", "[decode]") {
       });
     };
     CHECK(observe({}) == "queries." + which + ".heads is 0, must be equal to 4");
+    // Those of one of two layers: all heads are observed together.
+    CHECK(observe(kvevict::QueriesView<>::packed(queries.pre_rope.data(), 2, 2, 4)) ==
+          "queries." + which + ".heads is 2, must be equal to 4");
     CHECK(observe(queries.pre().last(1)) ==
           "queries." + which + ".count is 1, must be equal to the tokens, 2");
     CHECK(observe(kvevict::QueriesView<>::packed(queries.pre_rope.data(), 4, 2, 3)) ==
@@ -278,6 +282,51 @@ TEST_CASE("a compaction that would be refused is not noted", "[decode]") {
         "page_table[1] of head 0 is 0, must be another page, since rows are written, than that of "
         "entry 0");
   CHECK(evictor.save(res) == before);
+}
+
+TEST_CASE("a prefix that sequences share is not written to", "[decode]") {
+  // Two sequences in step of one head, 4 rows a page; pages 6 and 3 are the prefix of both.
+  const std::vector<std::int32_t> ids = {6, 3, 0, 1, 6, 3, 4, 7};
+  const EngineShape two{.heads = 2, .group = 2, .dim = 4, .capacity = 16};
+  TestResources res({.threads = 1});
+  for (const bool prefix_stays : {true, false}) {
+    std::vector<float> keys = random_values(Shape::normal, 8 * 4 * 4, 1);
+    std::vector<float> values = random_values(Shape::normal, 8 * 4 * 4, 2);
+    std::vector<std::int32_t> positions;
+    for (std::int32_t i = 0; i < 28; ++i) positions.push_back(i % 14);
+    const auto cache =
+        kvevict::KvView<float>::paged_nhd(keys.data(), values.data(), {ids.data(), 2, 4, 1, 8},
+                                          kvevict::RowLayout<>::uniform(2, 14), 4, 1, 4)
+            .with_positions(kvevict::MutablePositions<>::packed(positions.data()));
+    const auto before = std::tuple(keys, values, positions);
+    Evictor evictor(TestPolicy::named("H2O"), two.decode(),
+                    {.row_limit = 14, .slack = 5, .protect = {.sinks = prefix_stays ? 8 : 2}});
+    const TokenContents contents(two, 5);
+    evictor.observe(res, cache, 14, contents.queries(0, 14).view());
+    const std::vector<std::byte> state = evictor.save(res);
+    // The newest rows are the heaviest.
+    std::vector<float> mass;
+    for (int i = 0; i < 28; ++i) mass.push_back(static_cast<float>(i % 14));
+    kvevict::Evidence<> given;
+    given.attention_mass = {mass.data(), kvevict::RowLayout<>::uniform(2, 14)};
+    Selection kept;
+    const std::string text = refused([&] { evictor.make_room(res, kept, cache, 1, given); });
+    if (prefix_stays) {
+      CHECK(text == "nothing was thrown");
+      CHECK(evictor.rows(0) == 9);
+      for (const std::int32_t page : {6, 3}) {
+        const auto first = page * 4 * 4;
+        CHECK(std::equal(keys.begin() + first, keys.begin() + first + 16,
+                         std::get<0>(before).begin() + first));
+      }
+    } else {
+      CHECK(text ==
+            "page_table[0] of head 0 is 6, must be another page, since rows are written, than that "
+            "of entry 0 of head 1");
+      CHECK(std::tuple(keys, values, positions) == before);
+      CHECK(evictor.save(res) == state);
+    }
+  }
 }
 
 TEST_CASE("an observation that runs out of workspace changes nothing", "[decode]") {

@@ -390,7 +390,8 @@ TEST_CASE("layouts and threads give the same rows: a prompt of 520, a limit of 2
   for (const TestPolicy& policy : decode_policies()) {
     INFO(policy.name());
     std::vector<std::vector<std::int32_t>> want;
-    for (const CacheLayout layout : cache_layouts) {
+    std::vector<std::byte> want_state;
+    for (const CacheLayout layout : all_layouts) {
       for (const int threads : {1, 3}) {
         TestResources res({.threads = threads});
         Selection kept;
@@ -404,8 +405,12 @@ TEST_CASE("layouts and threads give the same rows: a prompt of 520, a limit of 2
           REQUIRE(engine.rows(0) == 256);
         }
         const std::vector<std::vector<std::int32_t>> held = {engine.held(0), engine.held(1)};
+        const std::vector<std::byte> state = evictor.save(res);
         if (want.empty()) want = held;
+        if (want_state.empty()) want_state = state;
         REQUIRE(held == want);
+        REQUIRE(state == want_state);
+        REQUIRE(engine.differences() == 0);
       }
     }
   }

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "kvevict/block_selection.hpp"
@@ -11,26 +13,48 @@
 
 namespace kvevict_test {
 
-// The pages of an engine: taken from a list of free ones when a row needs one, and given back when
-// `freed_pages` says so. Entries of a table that name no page are -1.
+// The pages of a pool that nobody uses.
+class FreePages {
+ public:
+  explicit FreePages(std::int64_t pages) : pages_(pages) {
+    ids_.resize(static_cast<std::size_t>(pages));
+    std::iota(ids_.begin(), ids_.end(), 0);
+    // Handed out in no order: 7 has no divisor in common with the sizes that the tests use.
+    const auto number = [&](std::int32_t page) { return page * 7 % pages_; };
+    std::sort(ids_.begin(), ids_.end(),
+              [&](std::int32_t a, std::int32_t b) { return number(a) < number(b); });
+  }
+
+  std::int64_t pages() const { return pages_; }
+  const std::vector<std::int32_t>& ids() const { return ids_; }
+  std::int64_t count() const { return static_cast<std::int64_t>(ids_.size()); }
+
+  std::int32_t take() {
+    kvevict::require(!ids_.empty(), "free pages", count(), ">=", 1);
+    const std::int32_t id = ids_.back();
+    ids_.pop_back();
+    return id;
+  }
+  void give_back(std::int32_t id) { ids_.push_back(id); }
+
+ private:
+  std::int64_t pages_;
+  std::vector<std::int32_t> ids_;
+};
+
+// The page tables of an engine: pages are taken from the free ones when a row needs one, and given
+// back when `freed_pages` says so. Entries of a table that name no page are -1.
 class PagePool {
  public:
-  PagePool() = default;
-  PagePool(std::int64_t tables, std::int64_t heads_per_table, std::int64_t page_rows,
-           std::int64_t capacity)
-      : page_rows_(page_rows) {
+  PagePool(std::shared_ptr<FreePages> free, std::int64_t tables, std::int64_t heads_per_table,
+           std::int64_t page_rows, std::int64_t capacity)
+      : page_rows_(page_rows), free_(std::move(free)) {
     table_.tables = tables;
     table_.heads_per_table = heads_per_table;
-    table_.stride = (capacity + page_rows - 1) / page_rows;
-    table_.pages = tables * table_.stride;
-    ids_.assign(static_cast<std::size_t>(table_.pages), -1);
+    table_.stride = pages_of(capacity, page_rows);
+    table_.pages = free_->pages();
+    ids_.assign(static_cast<std::size_t>(tables * table_.stride), -1);
     table_.ids = ids_.data();
-    free_.resize(ids_.size());
-    std::iota(free_.begin(), free_.end(), 0);
-    // Handed out in no order: 7 has no divisor in common with the sizes that the tests use.
-    const auto number = [&](std::int32_t page) { return page * 7 % table_.pages; };
-    std::sort(free_.begin(), free_.end(),
-              [&](std::int32_t a, std::int32_t b) { return number(a) < number(b); });
   }
   // The table points into the object.
   PagePool(const PagePool&) = delete;
@@ -38,7 +62,13 @@ class PagePool {
 
   const kvevict::PageTable<>& table() const { return table_; }
   const std::vector<std::int32_t>& ids() const { return ids_; }
-  std::int64_t pages() const { return table_.pages; }
+  static std::int64_t pages_of(std::int64_t rows, std::int64_t page_rows) {
+    return (rows + page_rows - 1) / page_rows;
+  }
+  // Pages that the tables name.
+  std::int64_t pages_held() const {
+    return std::count_if(ids_.begin(), ids_.end(), [](std::int32_t id) { return id >= 0; });
+  }
   std::int64_t page_rows() const { return page_rows_; }
 
   // The page of a row that is there.
@@ -48,9 +78,7 @@ class PagePool {
   // The same, taking a page where there is none yet.
   void take(std::int64_t head, std::int64_t row) {
     std::int32_t& id = entry(table_.table_of(head), row / page_rows_);
-    if (id >= 0) return;
-    id = free_.back();
-    free_.pop_back();
+    if (id < 0) id = free_->take();
   }
   // Keeps whole pages, as `select_blocks` chose them; no row moves.
   void keep(const kvevict::Selection& blocks, const kvevict::RowLayout<>& layout) {
@@ -59,7 +87,7 @@ class PagePool {
   void give_back(const kvevict::PageList& freed) {
     for (std::int64_t t = 0; t < table_.tables; ++t) {
       for (const std::int32_t id : freed.of(t)) {
-        free_.push_back(id);
+        free_->give_back(id);
         for (std::int64_t i = 0; i < table_.stride; ++i) {
           if (entry(t, i) == id) entry(t, i) = -1;
         }
@@ -67,10 +95,11 @@ class PagePool {
     }
   }
 
-  // Pages that are lost, in use twice, or in use without a row, for heads of these lengths.
-  int faults(const kvevict::RowLayout<>& layout) const {
+  // Pages that are lost, in use twice, or in use without a row, for heads of these lengths, where
+  // other engines hold some of the pool's pages.
+  int faults(const kvevict::RowLayout<>& layout, std::int64_t held_elsewhere) const {
     int count = 0;
-    std::vector<std::int32_t> all = free_;
+    std::vector<std::int32_t> all = free_->ids();
     const std::vector<std::int64_t> needed =
         kvevict::detail::pages_in_use(table_, kvevict::PageRows(page_rows_), layout);
     for (std::int64_t t = 0; t < table_.tables; ++t) {
@@ -82,7 +111,8 @@ class PagePool {
     }
     std::sort(all.begin(), all.end());
     count += std::adjacent_find(all.begin(), all.end()) == all.end() ? 0 : 1;
-    return count + (static_cast<std::int64_t>(all.size()) == table_.pages ? 0 : 1);
+    const auto known = static_cast<std::int64_t>(all.size()) + held_elsewhere;
+    return count + (known == table_.pages ? 0 : 1);
   }
 
  private:
@@ -91,9 +121,9 @@ class PagePool {
   }
 
   kvevict::PageTable<> table_;
-  std::int64_t page_rows_ = 1;
+  std::int64_t page_rows_;
   std::vector<std::int32_t> ids_;
-  std::vector<std::int32_t> free_;
+  std::shared_ptr<FreePages> free_;
 };
 
 }  // namespace kvevict_test
