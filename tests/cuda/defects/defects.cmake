@@ -38,6 +38,14 @@ kvevict_defect(
       __syncthreads();"
   "      stage_panel(lower, dim, first, start, right);")
 
+kvevict_defect(
+  tsan keys_compared_while_they_are_exchanged score_sort.cuh mirror_order.cu "[score_order]" "${race}sort_tiles"
+  "        }
+      }
+      __syncthreads();"
+  "        }
+      }")
+
 # Overruns: of global and of shared memory.
 
 set(overrun "AddressSanitizer: heap-buffer-overflow.*")
@@ -69,6 +77,11 @@ kvevict_defect(
   "")
 
 kvevict_defect(
+  asan one_key_too_many rerotate_keys.cuh mirror_gather.cu "[rerotate]" "${overrun}rerotate_tiles"
+  "static_cast<int>(tile.count) * pairs;"
+  "static_cast<int>(tile.count + 1) * pairs;")
+
+kvevict_defect(
   plain too_little_dynamic_shared_memory row_products.cuh mirror_logits.cu "[query_logits]" "dynamic shared memory"
   "shared_bytes<float>(Count * channels), rows,"
   "shared_bytes<float>(Count * channels - 4), rows,")
@@ -87,6 +100,12 @@ kvevict_defect(
   "  res.wait();
   kvevict::detail::finish_global_heads"
   "  kvevict::detail::finish_global_heads")
+
+kvevict_defect(
+  plain result_delivered_too_late score_spread.cuh mirror_order.cu "[score_spread]" "${wrong_value}"
+  "  res.wait();
+"
+  "")
 
 # Barriers and warp operations that not all threads reach.
 

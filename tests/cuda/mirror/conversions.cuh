@@ -179,6 +179,7 @@ kvevict::RowsView<T, device_space> on_device(Transfers& transfers,
     if (rows.scales() != nullptr) {
       return view.with_scales(transfers.array(rows.scales(), rows.heads()));
     }
+    if (rows.scaled_by_row()) return view.with_row_scales(on_device(transfers, rows.row_scales()));
   }
   return view;
 }
@@ -229,6 +230,17 @@ struct Counted {
 template <class T>
 T* on_device(Transfers& transfers, const Counted<T>& array) {
   return transfers.array(array.data, array.count);
+}
+
+/// Numbers that an op brings to the host by itself, see Transfers::result.
+template <class T>
+struct Delivered {
+  T* data;
+  std::int64_t count;
+};
+template <class T>
+T* on_device(Transfers& transfers, const Delivered<T>& numbers) {
+  return transfers.result(numbers.data, numbers.count);
 }
 
 }  // namespace kvevict_test

@@ -27,8 +27,9 @@ StreamedRows on_device(Transfers& transfers, const OfCandidates& of) {
 
 }  // namespace
 
-void mark_best_impl(MirrorResources& res, ScoreView<> ranks, double part, ScoreView<> marks) {
-  KVEVICT_MIRROR(mark_best, ranks, part, marks);
+void mark_best_impl(MirrorResources& res, ScoreView<> ranks, double part,
+                    const kvevict::RowLayout<>& of, ScoreView<> marks) {
+  KVEVICT_MIRROR(mark_best, ranks, part, of, marks);
 }
 
 void mark_protected_impl(MirrorResources& res, const Positions<>& positions, const Protect& protect,

@@ -85,6 +85,7 @@ kvevict::Report run_on_device(MirrorDevice& device, kvevict::cuda::ResourcesOpti
   transfers.upload();
   kvevict::cuda::Resources resources(options);
   call_converted(resources, transfers, op, arguments...);
+  transfers.deliver();
   const kvevict::Report report = resources.report();
   transfers.download();
   const std::int64_t carved = resources.workspace().peak_bytes();

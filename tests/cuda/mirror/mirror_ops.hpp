@@ -144,7 +144,7 @@ void random_scores_impl(MirrorResources& res, const kvevict::Positions<>& positi
 void recency_scores_impl(MirrorResources& res, const kvevict::Positions<>& positions,
                          std::int64_t sinks, kvevict::ScoreView<> scores);
 void mark_best_impl(MirrorResources& res, kvevict::ScoreView<> ranks, double part,
-                    kvevict::ScoreView<> marks);
+                    const kvevict::RowLayout<>& of, kvevict::ScoreView<> marks);
 void mark_protected_impl(MirrorResources& res, const kvevict::Positions<>& positions,
                          const kvevict::Protect& protect, kvevict::ScoreView<> marks);
 void mark_small_impl(MirrorResources& res, kvevict::ScoreView<> norms, double threshold,

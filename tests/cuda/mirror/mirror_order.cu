@@ -19,7 +19,7 @@ void remaining_mass_impl(MirrorResources& res, ScoreView<> scores, const Positio
 }
 
 void effective_rows_impl(MirrorResources& res, ScoreView<> scores, Spread spread, double* out) {
-  KVEVICT_MIRROR(effective_rows, scores, spread, out);
+  KVEVICT_MIRROR(effective_rows, scores, spread, (Delivered<double>{out, scores.layout.heads()}));
 }
 
 void share_scores_impl(MirrorResources& res, ScoreView<> scores, std::int64_t group,

@@ -11,7 +11,8 @@ using namespace kvevict;
 
 void protected_counts_impl(MirrorResources& res, const Positions<>& positions,
                            const Protect& protect, const RowLayout<>& layout, std::int64_t* held) {
-  KVEVICT_MIRROR(protected_counts, OfRows(positions, layout), protect, layout, held);
+  KVEVICT_MIRROR(protected_counts, OfRows(positions, layout), protect, layout,
+                 (Delivered<std::int64_t>{held, layout.heads()}));
 }
 
 void select_top_impl(MirrorResources& res, ScoreView<> scores, const Positions<>& positions,

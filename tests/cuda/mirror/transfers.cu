@@ -23,6 +23,7 @@ Transfers::~Transfers() {
   // Whatever was enqueued may still use the memory; errors have been reported where they arose.
   static_cast<void>(cudaStreamSynchronize(stream_));
   for (std::byte* const allocation : allocations_) static_cast<void>(cudaFree(allocation));
+  for (const Result& result : results_) static_cast<void>(cudaFreeHost(result.locked));
 }
 
 std::byte* Transfers::allocate(std::size_t bytes) {
@@ -55,6 +56,19 @@ const void* Transfers::store(const void* values, std::size_t bytes) {
   require_success(cudaMemcpyAsync(device, values, bytes, cudaMemcpyHostToDevice, stream_),
                   "cudaMemcpyAsync");
   return device;
+}
+
+void* Transfers::place_result(void* host, std::size_t bytes) {
+  if (!translating_ || bytes == 0) return host;
+  void* locked = nullptr;
+  require_success(cudaMallocHost(&locked, bytes), "cudaMallocHost");
+  results_.push_back({host, locked, bytes});
+  std::memset(locked, 0xff, bytes);
+  return locked;
+}
+
+void Transfers::deliver() const {
+  for (const Result& result : results_) std::memcpy(result.host, result.locked, result.bytes);
 }
 
 void Transfers::upload() {

@@ -45,6 +45,15 @@ class Transfers {
     return kept_.emplace_back(std::move(values)).data();
   }
 
+  /// Page-locked memory that holds nothing of use, for results that the call itself brings to host
+  /// memory. `deliver`, directly behind the call, hands out what is there by then: a copy that the
+  /// call did not wait for comes too late.
+  template <class T>
+  T* result(T* host, std::int64_t count) {
+    return static_cast<T*>(place_result(host, static_cast<std::size_t>(count) * sizeof(T)));
+  }
+  void deliver() const;
+
   /// Ends the first pass.
   void upload();
   bool translating() const { return translating_; }
@@ -63,14 +72,22 @@ class Transfers {
     std::size_t bytes() const { return end - begin; }
   };
 
+  struct Result {
+    void* host;
+    void* locked;
+    std::size_t bytes;
+  };
+
   const void* place(const void* host, std::size_t bytes, bool written);
   const void* store(const void* values, std::size_t bytes);
+  void* place_result(void* host, std::size_t bytes);
   std::byte* allocate(std::size_t bytes);
 
   cudaStream_t stream_;
   bool translating_ = false;
   std::vector<Span> spans_;
   std::vector<std::byte*> allocations_;
+  std::vector<Result> results_;
   std::deque<std::vector<std::int64_t>> kept_;
 };
 

@@ -104,6 +104,12 @@ const Program* Registry::find_kernel(const void* host) {
   return &found->second.module->program(found->second.name);
 }
 
+std::set<std::string> Registry::kernel_names() const {
+  std::set<std::string> names;
+  for (const auto& [host, kernel] : kernels_) names.insert(kernel.name);
+  return names;
+}
+
 Range Registry::find_variable(const void* host) {
   const auto found = variables_.find(host);
   if (found == variables_.end()) return {};

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -47,6 +48,8 @@ class Registry {
 
   /// Null if `host` is not a kernel that nvcc compiled.
   const Program* find_kernel(const void* host);
+  /// Of all modules, as the linker knows them.
+  std::set<std::string> kernel_names() const;
   /// Empty if `host` is not a device variable.
   Range find_variable(const void* host);
 

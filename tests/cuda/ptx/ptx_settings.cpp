@@ -17,6 +17,8 @@ bool apply(const std::string& word, PtxSettings& settings) {
     settings.early_return = true;
   } else if (word == "statistics") {
     settings.statistics = true;
+  } else if (word == "unused") {
+    settings.unused = true;
   } else {
     return false;
   }

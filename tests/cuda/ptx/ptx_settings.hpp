@@ -14,11 +14,12 @@ struct PtxSettings {
   /// Instructions of the warps of a block after which it is said not to end.
   std::uint64_t most_instructions = std::uint64_t{1} << 32;
   bool statistics = false;  ///< print what was executed when the process ends
+  bool unused = false;      ///< print then which kernels of the program were not
 };
 
 /// The settings of the process. They begin as the environment variable KVEVICT_PTX says: words
-/// separated by commas out of sm_NN (capability), noraces, noglobalraces, earlyreturn and
-/// statistics; an unknown word ends the process with a message.
+/// separated by commas out of sm_NN (capability), noraces, noglobalraces, earlyreturn, statistics
+/// and unused; an unknown word ends the process with a message.
 PtxSettings& ptx_settings();
 
 }  // namespace kvevict_ptx

@@ -44,7 +44,7 @@ function(kvevict_fill_ptx_target target)
       OUTPUT "${object}"
       COMMAND "${CMAKE_COMMAND}" -E make_directory "${objects}"
       COMMAND
-        "${kvevict_nvcc}" -ccbin "${CMAKE_CXX_COMPILER}" -std=c++20 -O3 -lineinfo -Werror all-warnings --no-compress
+        "${kvevict_nvcc}" -ccbin "${CMAKE_CXX_COMPILER}" -std=c++20 -O1 -lineinfo -Werror all-warnings --no-compress
         ${gencode} "$<$<BOOL:${includes}>:-I$<JOIN:${includes},;-I>>" ${arg_OPTIONS} -MD -MF "${object}.d" -MT
         "${object}" -c "${source}" -o "${object}"
       DEPENDS "${source}"

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
+#include <string>
 
 #include "grid.hpp"
 
@@ -12,6 +14,7 @@ struct Statistics {
   std::uint64_t launches = 0;
   std::uint64_t instructions = 0;  ///< each counted for every thread that took part
   double seconds = 0;
+  std::set<std::string> kernels;  ///< names, as the linker knows them
 };
 Statistics& statistics();
 

@@ -67,6 +67,9 @@ void decorate(kvevict::CudaResources& res, const Inputs<T>& in) {
                                       kvevict::SpanProtection<KNorm>, kvevict::SinkDetection<KNorm>,
                                       kvevict::BlockStreaming<KNorm>>;
   score_with_each(res, in, Decorated{});
+  kvevict::CudaSelection kept;
+  kvevict::evict_into(res, kept, kvevict::CriticalKV<KNorm>{}, in.cache, in.evidence,
+                      kvevict::Budget::evict_ratio(0.5), {}, kvevict::AdaptiveBudget{});
   divide_with_each(res, in, kvevict::AdaptiveBudget{}, kvevict::MassBudget{},
                    kvevict::PyramidBudget{}, kvevict::SpreadBudget{}, kvevict::TableBudget{});
 }
