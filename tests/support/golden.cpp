@@ -143,9 +143,11 @@ const GoldenEntry& GoldenData::entry(const std::string& id) const {
   return *found;
 }
 
-NpyArray GoldenData::array(const std::string& id) const {
-  return read_npy(folder_ + "/" + entry(id).id + ".npy");
+std::string GoldenData::file(const std::string& id) const {
+  return folder_ + "/" + entry(id).id + ".npy";
 }
+
+NpyArray GoldenData::array(const std::string& id) const { return read_npy(file(id)); }
 
 const GoldenData& golden_data() {
   static const GoldenData data(KVEVICT_TEST_DATA_DIR);

@@ -55,7 +55,8 @@ class GoldenData {
   std::vector<GoldenEntry> entries(const std::string& kind, const std::string& policy = {}) const;
   const GoldenEntry& entry(const std::string& id) const;
 
-  // The array of an id; ids that the index does not list are refused.
+  // The file of an id, and the array in it; ids that the index does not list are refused.
+  std::string file(const std::string& id) const;
   NpyArray array(const std::string& id) const;
 
  private:

@@ -20,7 +20,7 @@ namespace {
 using namespace kvevict_test;
 
 std::string input(const GoldenEntry& entry, const std::string& name) {
-  return std::string(KVEVICT_TEST_DATA_DIR) + "/" + entry.case_name() + "/input/" + name + ".npy";
+  return golden_data().file(entry.case_name() + "/input/" + name);
 }
 
 Arguments policy_arguments(const GoldenEntry& entry) {

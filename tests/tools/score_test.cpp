@@ -11,6 +11,7 @@
 #include "catch.hpp"
 #include "kvevict_score/npy.hpp"
 #include "program.hpp"
+#include "support/golden.hpp"
 #include "support/npy.hpp"
 #include "support/tolerance.hpp"
 
@@ -18,9 +19,7 @@ namespace {
 
 using namespace kvevict_test;
 
-std::string data(const std::string& name) {
-  return std::string(KVEVICT_TEST_DATA_DIR) + "/gpl3_l09/input/" + name + ".npy";
-}
+std::string data(const std::string& name) { return golden_data().file("gpl3_l09/input/" + name); }
 
 Arguments real_cache(const std::string& policy) {
   return {"--policy", policy, "--keys", data("keys"), "--values", data("values")};
