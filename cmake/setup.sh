@@ -18,6 +18,7 @@ declare -A setup_packages=(
   [clang-tidy]=clang-tidy
   [python]=python3
   [pip]=python3-pip
+  [mpi]=libopenmpi-dev
 )
 
 setup_say() { printf -- '-- %s\n' "$*" >&2; }
@@ -86,6 +87,7 @@ setup_has() {
     clang-tidy) setup_has_command clang-tidy ;;
     python) setup_has_command python3 ;;
     pip) setup_python_with_pip >/dev/null ;;
+    mpi) setup_has_command mpicxx && setup_has_command mpirun ;;
     *) setup_die "set-up: unknown requirement '$1'" ;;
   esac
 }
