@@ -64,7 +64,7 @@ int main() {
   kvevict::Selection kept;
   const kvevict::DecodeShape shape{heads, query_heads, dim};
   const kvevict::DecodeSchedule schedule{
-      .row_limit = limit, .slack = 16, .protect = {.sinks = 4, .recent = 32}};
+      .row_limit = limit, .slack = 16, .protect = kvevict::Protect{.sinks = 4, .recent = 32}};
   kvevict::DecodeEvictor evictor(kvevict::SnapKV{.window = 32}, shape, schedule);
   std::vector<float> queries;
   // Two sequences through one object, the first one longer.

@@ -55,7 +55,9 @@ struct Sequence {
   Sequence(std::int64_t n, Pool& pool)
       : number(n),
         evictor({.window = 16}, {heads, query_heads, dim},
-                {.row_limit = row_limit, .slack = 16, .protect = {.sinks = 4, .recent = 16}}) {
+                {.row_limit = row_limit,
+                 .slack = 16,
+                 .protect = kvevict::Protect{.sinks = 4, .recent = 16}}) {
     for (std::int64_t h = 0; h < heads; ++h) {
       const auto layer = static_cast<std::size_t>(h / kv_heads);
       key_bases.push_back(pool.keys[layer].data() + h % kv_heads * dim);

@@ -297,7 +297,7 @@ void run_decoding(const Options& options, const mini_llama::Tokenizer& tokenizer
       limit.budget = budget;
       limit.schedule.row_limit = options.decode_limit;
       limit.schedule.slack = std::min(options.slack, options.decode_limit - 1);
-      limit.schedule.protect = {.sinks = options.sinks, .recent = options.recent};
+      limit.schedule.protect = kvevict::Protect{.sinks = options.sinks, .recent = options.recent};
       if (budget == BudgetKind::global) limit.schedule.head_limit = 4 * options.decode_limit;
       limited.add(std::string(policy.name()) + " " + std::string(name_of(budget)), policy, limit);
     }

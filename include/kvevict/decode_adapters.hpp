@@ -9,10 +9,11 @@
 #include <tuple>
 #include <type_traits>
 #include <variant>
+#include <vector>
 
 #include "kvevict/core/concepts.hpp"
 #include "kvevict/core/parameter.hpp"
-#include "kvevict/decode_schedule.hpp"
+#include "kvevict/core/protect.hpp"
 #include "kvevict/policies/h2o.hpp"
 #include "kvevict/policies/kvzip.hpp"
 
@@ -83,20 +84,22 @@ void for_each_held(const P& policy, const Use& use) {
   });
 }
 
-/// Widens `protect` to what a policy and those that it holds suggest for `rows` kept rows.
+/// Widens `protect` to what a policy and those that it holds suggest for `rows` kept rows, but for
+/// spans, which are added to `spans`.
 template <class P>
-void add_suggested(const P& policy, std::int64_t rows, Protect& protect) {
+void add_suggested(const P& policy, std::int64_t rows, Protect& protect,
+                   std::vector<PositionSpan>& spans) {
   const auto add = [&](const Protect& suggested) {
     protect.sinks = std::max(protect.sinks, suggested.sinks);
     protect.recent = std::max(protect.recent, suggested.recent);
-    if (protect.spans.empty()) protect.spans = suggested.spans;
+    spans.insert(spans.end(), suggested.spans.begin(), suggested.spans.end());
   };
   if constexpr (requires { policy.suggested_protection(); }) {
     add(policy.suggested_protection());
   } else if constexpr (requires { policy.published_protection(rows); }) {
     add(policy.published_protection(rows));
   }
-  with_held(policy, [&](const auto&... held) { (add_suggested(held, rows, protect), ...); });
+  with_held(policy, [&](const auto&... held) { (add_suggested(held, rows, protect, spans), ...); });
 }
 
 /// What to collect for a policy: what it needs, and what it and those that it holds suggest where
@@ -112,19 +115,17 @@ EvidenceSet collected_evidence(const P& policy) {
 
 }  // namespace detail
 
-/// The schedule of a limit alone, with the protection that a policy is published with: what it or
-/// those that it holds suggest, the most of each; of H2O the recent half of the rows. Without it
-/// H2O drops new rows, which have received little yet, for old ones. Policies that suggest nothing
-/// protect nothing, as a DecodeSchedule by itself does whatever the policy. Spans are those of the
-/// policy, to which the schedule then refers; a DecodeEvictor copies them. Throws a budget error
-/// for a limit below what is suggested.
+/// The protection that a policy is published with for `rows` kept rows: what it and those that it
+/// holds suggest, the most of each, and all their spans; of H2O the recent half of the rows,
+/// without which it drops new rows, that have received little yet, for old ones. Policies that
+/// suggest nothing protect nothing. Spans are written to `spans`, to which the result refers.
 template <class P>
-DecodeSchedule suggested_schedule(const P& policy, std::int64_t row_limit) {
-  DecodeSchedule schedule;
-  schedule.row_limit = row_limit;
-  detail::add_suggested(policy, row_limit, schedule.protect);
-  schedule.validate();
-  return schedule;
+Protect suggested_protection(const P& policy, std::int64_t rows, std::vector<PositionSpan>& spans) {
+  spans.clear();
+  Protect protect;
+  detail::add_suggested(policy, rows, protect, spans);
+  protect.spans = spans;
+  return protect;
 }
 
 /// How a policy's attention mass accumulates: as the H2O or KVzip that it is or holds does. Throws

@@ -29,8 +29,8 @@ struct DecodeShape {
 /// before rows are appended and after, one token at a time or a chunk of a prompt:
 ///
 ///   DecodeEvictor evictor(SnapKV{}, {kv_heads, query_heads, dim},
-///                         {.row_limit = 1024, .slack = 64, .protect = {.sinks = 4, .recent =
-///                         64}});
+///                         {.row_limit = 1024, .slack = 64, .protect = Protect{.sinks = 4,
+///                         .recent = 64}});
 ///   for each step of n tokens:
 ///     if (evictor.make_room(res, kept, cache, n)) { head h now holds kept.count(h) rows }
 ///     the engine appends n rows to every head at positions evictor.next_position() and behind it,
@@ -85,17 +85,23 @@ class DecodeEvictor {
   bool needs_post_rope() const { return evidence_.needs_post_rope(); }
 
   /// Goes on with other limits or other rows to protect. Heads that are over a lower limit are
-  /// taken down by the next make_room. Throws as DecodeSchedule::validate; nothing is changed then.
+  /// taken down by the next make_room. Throws as DecodeSchedule::validate, a budget error also for
+  /// a limit below what the policy is published with where nothing else is protected; nothing is
+  /// changed then.
   void set_schedule(const DecodeSchedule& schedule) {
     schedule.validate();
-    spans_.assign(schedule.protect.spans.begin(), schedule.protect.spans.end());
+    require_suggested_fits(schedule, policy_);
+    spans_.clear();
     schedule_ = schedule;
-    schedule_.protect.spans = {};
+    if (schedule.protect) {
+      spans_.assign(schedule.protect->spans.begin(), schedule.protect->spans.end());
+      schedule_.protect->spans = {};
+    }
   }
 
   /// Goes on with another policy that reads what is collected for this one, such as a
   /// SpanProtection whose closed turns have moved on. Throws invalid_argument for a policy of other
-  /// evidence; nothing is changed then.
+  /// evidence, a budget error as set_schedule; nothing is changed then.
   void set_policy(Policy policy) {
     detail::validate_policy(policy);
     const auto window = [](const Policy& of) { return detail::window_of(of, 0); };
@@ -104,6 +110,7 @@ class DecodeEvictor {
                 window(policy) == window(policy_),
             "policy", detail::policy_text(policy), "one of the same evidence as",
             detail::policy_text(policy_));
+    require_suggested_fits(schedule_, policy);
     policy_ = std::move(policy);
   }
 
@@ -161,7 +168,7 @@ class DecodeEvictor {
     if (!due(incoming)) return false;
     const bool over = over_limit(incoming);
     const RowLayout<> rows = cache.layout().host();
-    plan(res, cache, incoming, detail::floor_of_allocator(allocator));
+    const Protect protect = plan(res, cache, incoming, detail::floor_of_allocator(allocator));
     std::int64_t planned = 0;
     for (const std::int64_t share : shares_) planned += share;
     if (!over && planned >= rows.total()) {
@@ -173,7 +180,7 @@ class DecodeEvictor {
     const detail::PlannedShares<A> shares{
         shares_.data(), detail::with_cap(allocator, std::max(schedule_.most_rows() - room, most))};
     evict_into(res, kept, policy_, KvView<const std::remove_const_t<T>, S>(cache),
-               evidence_.evidence(res, seen_, given), Budget::rows(max_rows_per_head), protect(),
+               evidence_.evidence(res, seen_, given), Budget::rows(max_rows_per_head), protect,
                shares);
     for (std::int64_t h = 0; h < rows.heads(); ++h) {
       require_for_head(kept.count(h) + incoming <= schedule_.most_rows(), "rows allocated", h,
@@ -300,8 +307,16 @@ class DecodeEvictor {
     return schedule_.interval > 0 && seen_ - last_ >= schedule_.interval;
   }
 
-  Protect protect() const {
-    Protect protect = schedule_.protect;
+  static void require_suggested_fits(const DecodeSchedule& schedule, const Policy& policy) {
+    if (schedule.protect) return;
+    std::vector<PositionSpan> spans;
+    schedule.require_limit_holds(suggested_protection(policy, schedule.row_limit, spans));
+  }
+
+  /// What an eviction that leaves `kept` rows of a head protects. Refers to spans_.
+  Protect protection(std::int64_t kept) {
+    if (!schedule_.protect) return suggested_protection(policy_, kept, spans_);
+    Protect protect = *schedule_.protect;
     protect.spans = spans_;
     return protect;
   }
@@ -333,12 +348,12 @@ class DecodeEvictor {
     }
   }
 
-  /// Rows that each head must keep, protected ones or `floor`, to held_, rows to keep to shares_.
-  /// Throws when the limit is too low for them.
+  /// Rows that each head must keep, protected ones or `floor`, to held_, rows to keep to shares_;
+  /// returns what is protected. Throws when the limit is too low for them.
   template <class R, class T>
-  void plan(R& res, const KvView<T, S>& cache, std::int64_t incoming, std::int64_t floor) {
+  Protect plan(R& res, const KvView<T, S>& cache, std::int64_t incoming, std::int64_t floor) {
     const auto count = static_cast<std::size_t>(shape_.kv_heads);
-    held_.resize(count);
+    held_.assign(count, 0);
     shares_.resize(count);
     const detail::DecodeHeads heads{cache.layout().host(), held_.data(), cache.row_bytes(), seen_,
                                     incoming};
@@ -348,29 +363,31 @@ class DecodeEvictor {
         held = std::max(held, std::min(floor, heads.rows.rows(h)));
       }
     };
+    at_least_floor();
+    detail::require_limit_fits(schedule_, heads);
+    // Before anything is protected: what a policy suggests may depend on how many rows stay.
+    detail::plan_rows(schedule_, heads, shares_.data());
+    const Protect protect = protection(*std::max_element(shares_.begin(), shares_.end()));
     if constexpr (S == MemorySpace::device) {
       // Counting protected rows waits; it is left out where there cannot be too many of them.
-      std::fill(held_.begin(), held_.end(), 0);
-      at_least_floor();
-      detail::require_limit_fits(schedule_, heads);
-      detail::plan_rows(schedule_, heads, shares_.data());
       bool certain = true;
       for (std::int64_t h = 0; h < shape_.kv_heads; ++h) {
-        certain = certain && most_protected(protect(), heads.rows.rows(h)) <=
+        certain = certain && most_protected(protect, heads.rows.rows(h)) <=
                                  shares_[static_cast<std::size_t>(h)];
       }
-      if (certain) return;
+      if (certain) return protect;
     }
-    protected_counts(res, Positions<S>(cache.positions()), protect(), cache.layout(), held_.data());
+    protected_counts(res, Positions<S>(cache.positions()), protect, cache.layout(), held_.data());
     at_least_floor();
     detail::require_limit_fits(schedule_, heads);
     detail::plan_rows(schedule_, heads, shares_.data());
+    return protect;
   }
 
   Policy policy_;
   DecodeShape shape_;
   DecodeSchedule schedule_;
-  std::vector<PositionSpan> spans_;
+  std::vector<PositionSpan> spans_;  // the schedule's, or those that the policy suggested last
   BasicDecodeEvidence<S> evidence_;
   std::vector<std::int64_t> rows_;
   std::int64_t seen_ = 0;

@@ -32,10 +32,11 @@ struct DecodeSchedule {
   /// Rows of each head, a ratio evicted of the tokens seen, or bytes of all heads together; none:
   /// row_limit - slack.
   std::optional<Budget> target = {};
-  Protect protect = {};  ///< of every eviction; see suggested_schedule for a policy's own
+  /// Of every eviction; none: what the policy is published with (suggested_protection).
+  std::optional<Protect> protect = {};
 
   /// Throws invalid_argument for numbers outside their bounds, and a budget error for a limit below
-  /// the sinks and recent rows.
+  /// the sinks and recent rows of `protect`.
   void validate() const {
     require(row_limit >= 1, "row_limit", row_limit, ">=", 1);
     require(row_limit <= max_rows_per_head, "row_limit", row_limit, "<=", max_rows_per_head);
@@ -47,8 +48,13 @@ struct DecodeSchedule {
     require(interval >= 0, "interval", interval, ">=", 0);
     require(interval == 0 || target.has_value() || row_limit < max_rows_per_head, "target", "none",
             "given for an interval without row_limit");
-    require_valid(protect);
-    require(protect.sinks <= row_limit && protect.recent <= row_limit - protect.sinks, "row_limit",
+    if (protect) require_limit_holds(*protect);
+  }
+
+  /// Throws as validate does, for protection that is or takes the place of `protect`.
+  void require_limit_holds(const Protect& rows) const {
+    require_valid(rows);
+    require(rows.sinks <= row_limit && rows.recent <= row_limit - rows.sinks, "row_limit",
             row_limit, "at least the sinks and recent rows that are protected", ErrorKind::budget);
   }
 

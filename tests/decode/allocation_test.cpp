@@ -59,11 +59,13 @@ TEST_CASE("thousands of cycles allocate nothing", "[decode]") {
     for (const QueryMemory memory : {QueryMemory::all, QueryMemory::recent, QueryMemory::decay}) {
       INFO(policy.name() << " memory " << static_cast<int>(memory));
       const int cycles = memory == QueryMemory::all ? 2000 : 400;
-      CHECK(allocations_of(policy, memory, {.row_limit = 20, .slack = 4, .protect = {.sinks = 2}},
+      CHECK(allocations_of(policy, memory,
+                           {.row_limit = 20, .slack = 4, .protect = kvevict::Protect{.sinks = 2}},
                            kvevict::UniformBudget{}, cycles) == 0);
     }
     INFO(policy.name() << " ragged");
-    CHECK(allocations_of(policy, QueryMemory::all, {.row_limit = 20, .slack = 4, .head_limit = 32},
+    CHECK(allocations_of(policy, QueryMemory::all,
+                         {.row_limit = 20, .slack = 4, .head_limit = 32, .protect = unprotected},
                          kvevict::GlobalBudget{.allow_incomparable = true}, 400) == 0);
   }
 }

@@ -19,15 +19,32 @@ using kvevict::H2O;
 using kvevict::LagKV;
 using kvevict::Selection;
 using kvevict::SnapKV;
-using kvevict::suggested_schedule;
+using kvevict::suggested_protection;
 
 namespace {
 
 constexpr EngineShape shape{.heads = 2, .group = 2, .dim = 4, .capacity = 32};
-const DecodeSchedule schedule{.row_limit = 20, .slack = 2, .protect = {.sinks = 1}};
+const DecodeSchedule schedule{.row_limit = 20, .slack = 2, .protect = kvevict::Protect{.sinks = 1}};
 
-std::string budget_error(const auto& policy, std::int64_t row_limit) {
-  return refused_budget([&] { suggested_schedule(policy, row_limit); });
+/// What an evictor says to a limit and nothing else.
+template <class P>
+std::string budget_error(const P& policy, std::int64_t row_limit) {
+  return refused_budget(
+      [&] { kvevict::DecodeEvictor<P>(policy, shape.decode(), {.row_limit = row_limit}); });
+}
+
+/// The newest `count` rows of every head are those of the last tokens seen.
+template <class E>
+void require_newest(const E& evictor, const Engine<float>& engine, std::int64_t count) {
+  const std::int64_t seen = evictor.next_position();
+  const std::int64_t newest = std::min(seen, count);
+  for (std::int64_t h = 0; h < shape.heads; ++h) {
+    REQUIRE(engine.rows(h) >= newest);
+    for (std::int64_t i = 0; i < newest; ++i) {
+      const auto at = static_cast<std::size_t>(engine.rows(h) - newest + i);
+      REQUIRE(engine.held(h)[at] == seen - newest + i);
+    }
+  }
 }
 
 }  // namespace
@@ -102,53 +119,88 @@ TEST_CASE("drafts that are not accepted are never told of", "[decode]") {
   }
 }
 
-TEST_CASE("the schedule that a policy suggests protects what it is published with", "[decode]") {
-  CHECK(suggested_schedule(H2O{}, 100).protect.recent == 50);
-  CHECK(suggested_schedule(SnapKV{}, 100).protect.recent == 64);
-  CHECK(suggested_schedule(LagKV{.lag = 20, .skip_first = 4}, 30).protect.sinks == 4);
-  CHECK(suggested_schedule(LagKV{.lag = 20, .skip_first = 4}, 30).protect.recent == 20);
-  CHECK(suggested_schedule(kvevict::KNorm{}, 100).protect.recent == 0);
+TEST_CASE("a policy suggests the protection that it is published with", "[decode]") {
+  std::vector<kvevict::PositionSpan> spans;
+  const auto suggested = [&](const auto& policy, std::int64_t rows) {
+    return suggested_protection(policy, rows, spans);
+  };
+  CHECK(suggested(H2O{}, 100).recent == 50);
+  CHECK(suggested(SnapKV{}, 100).recent == 64);
+  CHECK(suggested(LagKV{.lag = 20, .skip_first = 4}, 30).sinks == 4);
+  CHECK(suggested(LagKV{.lag = 20, .skip_first = 4}, 30).recent == 20);
+  CHECK(suggested(kvevict::KNorm{}, 100).recent == 0);
   // Of policies that are held, the most of each; chosen at run time too.
-  CHECK(suggested_schedule(kvevict::AnyPolicy(H2O{}), 41).protect.recent == 20);
+  CHECK(suggested(kvevict::AnyPolicy(H2O{}), 41).recent == 20);
   const kvevict::Blend<H2O, SnapKV> blend{.policies = {H2O{}, SnapKV{.window = 8}}};
-  CHECK(suggested_schedule(blend, 10).protect.recent == 8);
-  CHECK(suggested_schedule(blend, 40).protect.recent == 20);
-  const kvevict::SpanProtection<H2O> turns{.closed = 6, .spans = {{9, 12}}};
-  const DecodeSchedule of_turns = suggested_schedule(turns, 40);
-  CHECK(of_turns.protect.sinks == 6);
-  CHECK(of_turns.protect.recent == 20);
-  REQUIRE(of_turns.protect.spans.size() == 1);
-  // A limit below it is an error, before any row is there.
+  CHECK(suggested(blend, 10).recent == 8);
+  CHECK(suggested(blend, 40).recent == 20);
+  using Turns = kvevict::SpanProtection<H2O>;
+  const kvevict::Blend<Turns, Turns> turns{
+      .policies = {{.closed = 6, .spans = {{9, 12}}}, {.closed = 4, .spans = {{20, 22}}}}};
+  CHECK(suggested(turns, 40).sinks == 6);
+  CHECK(suggested(turns, 40).recent == 20);
+  REQUIRE(suggested(turns, 40).spans.size() == 2);
+  CHECK(suggested(turns, 40).spans[1] == kvevict::PositionSpan{20, 22});
+  CHECK(suggested(kvevict::KNorm{}, 40).spans.empty());
+}
+
+TEST_CASE("a limit below what the policy protects by itself is refused", "[decode]") {
   const std::string bound = ", must be at least the sinks and recent rows that are protected";
   CHECK(budget_error(SnapKV{}, 63) == "row_limit is 63" + bound);
   CHECK(budget_error(LagKV{.lag = 20, .skip_first = 4}, 23) == "row_limit is 23" + bound);
+  CHECK(budget_error(kvevict::AnyPolicy(SnapKV{}), 63) == "row_limit is 63" + bound);
   CHECK(budget_error(SnapKV{}, 64) == "nothing was thrown");
-  CHECK(refused([] { suggested_schedule(H2O{}, 0); }) == "row_limit is 0, must be >= 1");
+  CHECK(budget_error(H2O{}, 1) == "nothing was thrown");
+  // Later too, and then all stays as it was.
+  kvevict::DecodeEvictor<SnapKV> evictor(SnapKV{.window = 8}, shape.decode(), {.row_limit = 16});
+  CHECK(refused_budget([&] { evictor.set_schedule({.row_limit = 7}); }) ==
+        "row_limit is 7" + bound);
+  CHECK(refused_budget([&] {
+          evictor.set_schedule({.row_limit = 7, .protect = kvevict::Protect{}});
+        }) == "nothing was thrown");
+  using Turns = kvevict::SpanProtection<kvevict::KNorm>;
+  kvevict::DecodeEvictor<Turns> talking(Turns{.closed = 4}, shape.decode(), {.row_limit = 16});
+  CHECK(refused_budget([&] { talking.set_policy(Turns{.closed = 17}); }) ==
+        "row_limit is 16" + bound);
+  CHECK(talking.policy() == Turns{.closed = 4});
 }
 
-TEST_CASE("a prompt longer than the cache keeps its newest rows with H2O", "[decode]") {
+TEST_CASE("what a policy protects by itself stays, whatever the target", "[decode]") {
   // Sums of attention favour old rows. Of a prompt of four times the limit, in chunks, and of what
-  // is generated, the newest half is there at every moment.
+  // is generated, the newest half of what an eviction leaves is there at every moment.
+  constexpr std::int64_t limit = 24;
+  const DecodeSchedule alone{.row_limit = limit};
+  const DecodeSchedule with_slack{.row_limit = limit, .slack = 8};
+  const DecodeSchedule to_target{.row_limit = limit, .target = kvevict::Budget::rows(10)};
+  const DecodeSchedule at_times{.interval = 5, .target = kvevict::Budget::rows(12)};
+  const std::pair<DecodeSchedule, std::int64_t> cases[] = {
+      {alone, 10}, {with_slack, 8}, {to_target, 5}, {at_times, 6}};
+  for (const auto& [given, newest] : cases) {
+    CAPTURE(given.slack, given.interval, newest);
+    TestResources res({.threads = 1});
+    kvevict::DecodeEvictor<H2O> evictor(H2O{}, shape.decode(), given);
+    Engine<float> engine(CacheLayout::hnd, shape, 97);
+    Selection kept;
+    for (int step = 0; step < 100; ++step) {
+      decode_step(res, evictor, engine, kept, step < 24 ? 4 : 1);
+      REQUIRE(engine.longest() <= limit);
+      REQUIRE(engine.differences() == 0);
+      require_newest(evictor, engine, newest);
+    }
+    CHECK(evictor.next_position() == 4 * limit + 76);
+    CHECK(evictor.dropped(0) > 0);
+  }
+}
+
+TEST_CASE("nothing is protected where the schedule says so", "[decode]") {
+  // H2O lets the newest rows go then, which have received little yet.
   constexpr std::int64_t limit = 24;
   TestResources res({.threads = 1});
-  const DecodeSchedule suggested = suggested_schedule(H2O{}, limit);
-  REQUIRE(suggested.protect.recent == limit / 2);
-  kvevict::DecodeEvictor<H2O> evictor(H2O{}, shape.decode(), suggested);
+  kvevict::DecodeEvictor<H2O> evictor(H2O{}, shape.decode(),
+                                      {.row_limit = limit, .protect = kvevict::Protect{}});
   Engine<float> engine(CacheLayout::hnd, shape, 97);
   Selection kept;
-  for (int step = 0; step < 100; ++step) {
-    const std::int64_t tokens = step < 24 ? 4 : 1;
-    decode_step(res, evictor, engine, kept, tokens);
-    REQUIRE(engine.longest() <= limit);
-    REQUIRE(engine.differences() == 0);
-    const std::int64_t seen = evictor.next_position();
-    for (std::int64_t h = 0; h < shape.heads; ++h) {
-      const std::int64_t newest = std::min(seen, limit / 2);
-      for (std::int64_t i = 0; i < newest; ++i) {
-        const auto at = static_cast<std::size_t>(engine.rows(h) - newest + i);
-        REQUIRE(engine.held(h)[at] == seen - newest + i);
-      }
-    }
-  }
-  CHECK(evictor.next_position() == 4 * limit + 76);
+  for (int step = 0; step < 100; ++step) decode_step(res, evictor, engine, kept, 1);
+  const auto& held = engine.held(0);
+  CHECK(held[static_cast<std::size_t>(limit - limit / 2)] < 100 - limit / 2);
 }

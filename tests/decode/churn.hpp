@@ -26,7 +26,8 @@ inline kvevict::DecodeSchedule random_schedule(const EngineShape& shape, const R
   kvevict::DecodeSchedule schedule;
   schedule.row_limit = 16 + random.integer(next++, 16);
   schedule.slack = random.integer(next++, 6);
-  schedule.protect = {.sinks = random.integer(next++, 3), .recent = random.integer(next++, 5)};
+  schedule.protect =
+      kvevict::Protect{.sinks = random.integer(next++, 3), .recent = random.integer(next++, 5)};
   if (random.integer(next++, 2) == 0) schedule.head_limit = shape.capacity;
   if (random.integer(next++, 3) == 0) {
     schedule.interval = 1 + random.integer(next++, 12);

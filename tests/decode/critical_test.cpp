@@ -34,8 +34,10 @@ TEST_CASE("CriticalKV keeps a cache within its limit by two stages", "[decode][c
   kvevict::Evidence<> given;
   given.output_projection = {kvevict::MatrixBatchView<const float>::packed(
       w.data(), shape.heads * shape.group, std::int64_t{outputs}, shape.dim)};
-  const kvevict::DecodeSchedule schedule{
-      .row_limit = 24, .slack = 4, .head_limit = 40, .protect = {.sinks = 2, .recent = 3}};
+  const kvevict::DecodeSchedule schedule{.row_limit = 24,
+                                         .slack = 4,
+                                         .head_limit = 40,
+                                         .protect = kvevict::Protect{.sinks = 2, .recent = 3}};
   const kvevict::AdaptiveBudget allocator{.safeguard = 0.3};
   kvevict::DecodeEvictor<CriticalKV<TOVA>> evictor({}, shape.decode(), schedule);
   Engine<float> engine(CacheLayout::paged_by_head, shape, 60);

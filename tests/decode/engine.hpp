@@ -38,6 +38,9 @@ std::vector<TestPolicy> decode_policies();
 // Options whose windows are exceeded by sequences of a few dozen tokens.
 kvevict::DecodeEvidenceOptions short_memory();
 
+/// Of a schedule whose limit is below what some of the policies protect by themselves.
+inline constexpr kvevict::Protect unprotected{};
+
 // Factors of an output projection for policies that ask for one: the identity's.
 class IdentityProjection {
  public:

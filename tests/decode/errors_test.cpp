@@ -73,12 +73,12 @@ TEST_CASE("schedules outside their bounds", "[decode]") {
   CHECK(schedule_error({.row_limit = 8, .interval = -1}) == "interval is -1, must be >= 0");
   CHECK(schedule_error({.interval = 4}) ==
         "target is none, must be given for an interval without row_limit");
-  CHECK(schedule_error({.row_limit = 8, .protect = {.sinks = -1}}) ==
+  CHECK(schedule_error({.row_limit = 8, .protect = kvevict::Protect{.sinks = -1}}) ==
         "protect.sinks is -1, must be >= 0");
-  CHECK(schedule_error({.row_limit = 8, .protect = {.sinks = 4, .recent = 5}},
+  CHECK(schedule_error({.row_limit = 8, .protect = kvevict::Protect{.sinks = 4, .recent = 5}},
                        kvevict::ErrorKind::budget) ==
         "row_limit is 8, must be at least the sinks and recent rows that are protected");
-  CHECK(schedule_error({.row_limit = 8, .protect = {.sinks = 4, .recent = 4}}) ==
+  CHECK(schedule_error({.row_limit = 8, .protect = kvevict::Protect{.sinks = 4, .recent = 4}}) ==
         "nothing was thrown");
 }
 
@@ -111,7 +111,7 @@ TEST_CASE("shapes and evidence options outside their bounds", "[decode]") {
 
 TEST_CASE("a limit below what is protected and comes in", "[decode]") {
   for (const char* const name : {"KNorm", "H2O", "SnapKV", "ExpectedAttention"}) {
-    Running it(name, {.row_limit = 12, .protect = {.sinks = 4, .recent = 6}});
+    Running it(name, {.row_limit = 12, .protect = kvevict::Protect{.sinks = 4, .recent = 6}});
     const auto room = [&](std::int64_t rows) {
       return it.refused_budget(
           [&] { it.evictor.make_room(it.res, it.kept, it.engine.view(), rows); });
@@ -128,7 +128,8 @@ TEST_CASE("a limit below what is protected and comes in", "[decode]") {
 }
 
 TEST_CASE("ragged heads: what must be kept and what is allocated", "[decode]") {
-  Running it("KNorm", {.row_limit = 12, .head_limit = 14, .protect = {.recent = 6}});
+  Running it("KNorm",
+             {.row_limit = 12, .head_limit = 14, .protect = kvevict::Protect{.recent = 6}});
   const auto room = [&](std::int64_t rows, const kvevict::GlobalBudget& allocator) {
     return it.refused_budget(
         [&] { it.evictor.make_room(it.res, it.kept, it.engine.view(), rows, {}, allocator); });
@@ -149,7 +150,7 @@ TEST_CASE("ragged heads: an allocator without a cap that gives too much", "[deco
       counts[1] = input.shares[1] - more;
     }
   };
-  Running it("H2O", {.row_limit = 12, .head_limit = 14});
+  Running it("H2O", {.row_limit = 12, .head_limit = 14, .protect = unprotected});
   CHECK(it.refused_budget([&] {
     it.evictor.make_room(it.res, it.kept, it.engine.view(), 4, {}, MoreForTheFirst{3});
   }) == "rows allocated of head 0 is 11, must be at most its limit without the incoming rows, 10");
@@ -158,7 +159,7 @@ TEST_CASE("ragged heads: an allocator without a cap that gives too much", "[deco
 }
 
 TEST_CASE("caches that are not what was told", "[decode]") {
-  Running it("H2O", {.row_limit = 12});
+  Running it("H2O", {.row_limit = 12, .protect = unprotected});
   const kvevict::KvView<float> whole = it.engine.view();
   const auto room = [&](const kvevict::KvView<float>& cache) {
     return it.refused_argument([&] { it.evictor.make_room(it.res, it.kept, cache, 1); });
@@ -194,7 +195,7 @@ TEST_CASE("caches that are not what was told", "[decode]") {
 }
 
 TEST_CASE("rows that were appended elsewhere than told", "[decode]") {
-  Running it("SnapKV", {.row_limit = 12});
+  Running it("SnapKV", {.row_limit = 12, .protect = unprotected});
   REQUIRE(decode_step(it.res, it.evictor, it.engine, it.kept, 1));
   const auto observe = [&](std::int64_t tokens, const kvevict::DecodeQueries<>& queries) {
     return it.refused_argument(
@@ -214,7 +215,7 @@ TEST_CASE("rows that were appended elsewhere than told", "[decode]") {
 TEST_CASE("queries that are missing or of another shape", "[decode]") {
   for (const char* const name : {"SnapKV", "ExpectedAttention", "H2O", "Jacap"}) {
     INFO(name);
-    Running it(name, {.row_limit = 40});
+    Running it(name, {.row_limit = 40, .protect = unprotected});
     it.engine.append(12, 2);
     const TokenQueries queries = it.engine.queries(12, 2);
     const std::string which = it.evictor.needs_pre_rope() ? "pre_rope" : "post_rope";
@@ -237,7 +238,7 @@ TEST_CASE("queries that are missing or of another shape", "[decode]") {
 }
 
 TEST_CASE("resets and notes that do not fit", "[decode]") {
-  Running it("H2O", {.row_limit = 12});
+  Running it("H2O", {.row_limit = 12, .protect = unprotected});
   const std::vector<std::int64_t> rows = {3, 9};
   CHECK(it.refused_argument([&] { it.evictor.reset(-1); }) ==
         "tokens_seen is -1, must be in [0, 2^31)");
@@ -274,7 +275,8 @@ TEST_CASE("a compaction that would be refused is not noted", "[decode]") {
           .with_positions(kvevict::MutablePositions<>::packed(positions.data()));
   TestResources res({.threads = 1});
   Selection kept;
-  Evictor evictor(TestPolicy::named("H2O"), one.decode(), {.row_limit = 10});
+  Evictor evictor(TestPolicy::named("H2O"), one.decode(),
+                  {.row_limit = 10, .protect = unprotected});
   const Engine<float> engine(CacheLayout::hnd, one, 5);
   evictor.observe(res, cache, 10, engine.queries(0, 10).view());
   const std::vector<std::byte> before = evictor.save(res);
@@ -299,8 +301,9 @@ TEST_CASE("a prefix that sequences share is not written to", "[decode]") {
                                           kvevict::RowLayout<>::uniform(2, 14), 4, 1, 4)
             .with_positions(kvevict::MutablePositions<>::packed(positions.data()));
     const auto before = std::tuple(keys, values, positions);
-    Evictor evictor(TestPolicy::named("H2O"), two.decode(),
-                    {.row_limit = 14, .slack = 5, .protect = {.sinks = prefix_stays ? 8 : 2}});
+    Evictor evictor(
+        TestPolicy::named("H2O"), two.decode(),
+        {.row_limit = 14, .slack = 5, .protect = kvevict::Protect{.sinks = prefix_stays ? 8 : 2}});
     const TokenContents contents(two, 5);
     evictor.observe(res, cache, 14, contents.queries(0, 14).view());
     const std::vector<std::byte> state = evictor.save(res);

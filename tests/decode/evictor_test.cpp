@@ -31,9 +31,10 @@ TEST_CASE("rows never exceed the limit, positions go on", "[decode]") {
   for (const TestPolicy& policy : decode_policies()) {
     for (const std::int64_t slack : {0, 5}) {
       INFO(policy.name() << ", slack " << slack);
-      Evictor evictor(policy, shape.decode(),
-                      {.row_limit = 20, .slack = slack, .protect = {.sinks = 2, .recent = 4}},
-                      short_memory());
+      Evictor evictor(
+          policy, shape.decode(),
+          {.row_limit = 20, .slack = slack, .protect = kvevict::Protect{.sinks = 2, .recent = 4}},
+          short_memory());
       Engine<float> engine(CacheLayout::hnd, shape, 1);
       TestResources res({.threads = 2});
       Selection kept;
@@ -63,7 +64,7 @@ TEST_CASE("rows never exceed the limit, positions go on", "[decode]") {
 
 TEST_CASE("sinks and recent rows through ten thousand tokens", "[decode]") {
   Evictor evictor(named("StreamingLLM"), shape.decode(),
-                  {.row_limit = 20 + 4, .protect = {.sinks = 4, .recent = 16}});
+                  {.row_limit = 20 + 4, .protect = kvevict::Protect{.sinks = 4, .recent = 16}});
   Engine<kvevict::half> engine(CacheLayout::nhd, shape, 1);
   TestResources res({.threads = 1});
   Selection kept;
@@ -85,7 +86,8 @@ TEST_CASE("a prompt in chunks stays within the limit", "[decode]") {
   for (const std::int64_t limit : {10, 18}) {
     for (const char* const name : {"SnapKV", "H2O", "ExpectedAttention", "Jacap"}) {
       INFO(name << " limit " << limit);
-      Evictor evictor(named(name), shape.decode(), {.row_limit = limit, .protect = {.recent = 2}},
+      Evictor evictor(named(name), shape.decode(),
+                      {.row_limit = limit, .protect = kvevict::Protect{.recent = 2}},
                       short_memory());
       Engine<float> engine(CacheLayout::per_head, shape, 2);
       TestResources res({.threads = 2});
@@ -123,7 +125,7 @@ TEST_CASE("a window is as long as the policy's", "[decode]") {
     const bool held = window == 90;
     Evictor evictor(
         held ? TestPolicy(kvevict::ChunkWise<kvevict::SnapKV>{policy, 1}) : TestPolicy(policy),
-        longer.decode(), {.row_limit = tokens});
+        longer.decode(), {.row_limit = tokens, .protect = unprotected});
     Engine<float> engine(CacheLayout::hnd, longer, 9);
     TestResources res({.threads = 1});
     Selection kept;
@@ -184,9 +186,11 @@ TEST_CASE("a target in bytes is of all heads together", "[decode]") {
 }
 
 TEST_CASE("what is protected outweighs a target, but not a limit", "[decode]") {
-  Evictor evictor(
-      named("Random"), shape.decode(),
-      {.row_limit = 30, .interval = 1, .target = Budget::rows(2), .protect = {.recent = 9}});
+  Evictor evictor(named("Random"), shape.decode(),
+                  {.row_limit = 30,
+                   .interval = 1,
+                   .target = Budget::rows(2),
+                   .protect = kvevict::Protect{.recent = 9}});
   Engine<float> engine(CacheLayout::hnd, shape, 5);
   TestResources res({.threads = 1});
   Selection kept;
@@ -212,8 +216,9 @@ TEST_CASE("with nothing incoming only what is due is done", "[decode]") {
 }
 
 TEST_CASE("what is due is known before", "[decode]") {
-  const DecodeSchedule at_limit{.row_limit = 20, .slack = 4};
-  const DecodeSchedule ragged{.row_limit = 20, .slack = 4, .head_limit = 35};
+  const DecodeSchedule at_limit{.row_limit = 20, .slack = 4, .protect = unprotected};
+  const DecodeSchedule ragged{
+      .row_limit = 20, .slack = 4, .head_limit = 35, .protect = unprotected};
   const DecodeSchedule at_times{.row_limit = 60, .interval = 7, .target = Budget::rows(12)};
   for (const DecodeSchedule& schedule : {at_limit, ragged, at_times}) {
     Evictor evictor(named("KNorm"), shape.decode(), schedule);
@@ -243,9 +248,10 @@ TEST_CASE("ragged heads share a limit and never outgrow their room", "[decode]")
   const IdentityProjection projection(wide);
   for (const TestPolicy& policy : decode_policies()) {
     INFO(policy.name());
-    Evictor evictor(policy, wide.decode(),
-                    {.row_limit = 20, .slack = 4, .head_limit = 40, .protect = {.recent = 2}},
-                    short_memory());
+    Evictor evictor(
+        policy, wide.decode(),
+        {.row_limit = 20, .slack = 4, .head_limit = 40, .protect = kvevict::Protect{.recent = 2}},
+        short_memory());
     Engine<float> engine(CacheLayout::per_head, wide, 7);
     TestResources res({.threads = 2});
     Selection kept;
@@ -265,8 +271,9 @@ TEST_CASE("layers share a limit by pyramid, their heads by threshold", "[decode]
   const EngineShape wide{.heads = 4, .group = 1, .dim = 4, .capacity = 60};
   TestResources res({.threads = 2});
   const auto run = [&](const auto& allocator) {
-    Evictor evictor(named("KNorm"), wide.decode(),
-                    {.row_limit = 20, .slack = 4, .head_limit = 60, .protect = {.recent = 2}});
+    Evictor evictor(
+        named("KNorm"), wide.decode(),
+        {.row_limit = 20, .slack = 4, .head_limit = 60, .protect = kvevict::Protect{.recent = 2}});
     Engine<float> engine(CacheLayout::per_head, wide, 7);
     Selection kept;
     engine.append(0, 60);
@@ -313,9 +320,9 @@ TEST_CASE("a ragged head at its room evicts although the total is low", "[decode
 
 TEST_CASE("long sequences and short ones through one object", "[decode]") {
   const IdentityProjection projection(shape);
-  const DecodeSchedule even{.row_limit = 16, .slack = 2, .protect = {.sinks = 1}};
+  const DecodeSchedule even{.row_limit = 16, .slack = 2, .protect = kvevict::Protect{.sinks = 1}};
   const DecodeSchedule ragged{
-      .row_limit = 16, .slack = 2, .head_limit = 40, .protect = {.sinks = 1}};
+      .row_limit = 16, .slack = 2, .head_limit = 40, .protect = kvevict::Protect{.sinks = 1}};
   for (const TestPolicy& policy : decode_policies()) {
     for (const DecodeSchedule& schedule : {even, ragged}) {
       INFO(policy.name() << " " << schedule.ragged());
@@ -353,7 +360,8 @@ TEST_CASE("long sequences and short ones through one object", "[decode]") {
 TEST_CASE("a batch in step is its sequences alone, bit by bit", "[decode]") {
   const EngineShape batch{.heads = 3, .group = 2, .dim = 4, .capacity = 32};
   const EngineShape single{.heads = 1, .group = 2, .dim = 4, .capacity = 32};
-  const DecodeSchedule schedule{.row_limit = 20, .slack = 3, .protect = {.sinks = 2, .recent = 3}};
+  const DecodeSchedule schedule{
+      .row_limit = 20, .slack = 3, .protect = kvevict::Protect{.sinks = 2, .recent = 3}};
   const IdentityProjection projections(batch);
   const IdentityProjection projection(single);
   for (const TestPolicy& policy : decode_policies()) {
@@ -395,7 +403,8 @@ TEST_CASE("layouts and threads give the same rows: a prompt of 520, a limit of 2
       for (const int threads : {1, 3}) {
         TestResources res({.threads = threads});
         Selection kept;
-        Evictor evictor(policy, large.decode(), {.row_limit = 256, .protect = {.sinks = 4}},
+        Evictor evictor(policy, large.decode(),
+                        {.row_limit = 256, .protect = kvevict::Protect{.sinks = 4}},
                         short_memory());
         Engine<float> engine(layout, large, 30);
         engine.append(0, 520);
@@ -419,7 +428,7 @@ TEST_CASE("layouts and threads give the same rows: a prompt of 520, a limit of 2
 TEST_CASE("an engine that moves its rows itself tells what it did", "[decode]") {
   for (const char* const name : {"H2O", "SnapKV"}) {
     INFO(name);
-    const DecodeSchedule schedule{.row_limit = 12, .slack = 2};
+    const DecodeSchedule schedule{.row_limit = 12, .slack = 2, .protect = unprotected};
     Evictor moving(named(name), shape.decode(), schedule, short_memory());
     Evictor telling(named(name), shape.decode(), schedule, short_memory());
     Engine<float> one(CacheLayout::hnd, shape, 40);
@@ -445,7 +454,8 @@ TEST_CASE("spans are named by position and belong to the evictor", "[decode]") {
   TestResources res({.threads = 1});
   Selection kept;
   std::vector<kvevict::PositionSpan> spans = {{5, 8}};
-  Evictor evictor(named("KNorm"), shape.decode(), {.row_limit = 12, .protect = {.spans = spans}});
+  Evictor evictor(named("KNorm"), shape.decode(),
+                  {.row_limit = 12, .protect = kvevict::Protect{.spans = spans}});
   spans[0] = {100, 200};
   Engine<float> engine(CacheLayout::hnd, shape, 50);
   for (int step = 0; step < 200; ++step) decode_step(res, evictor, engine, kept, 1);

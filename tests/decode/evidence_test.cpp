@@ -82,7 +82,8 @@ TEST_CASE("evidence of a history in steps is that of the history", "[decode]") {
       // Mass depends on what was evicted before: golden runs and H2O by hand tell.
       if (policy.needs().contains(EvidenceKind::attention_mass)) continue;
       INFO(policy.name() << " " << static_cast<int>(memory));
-      Evictor evictor(policy, shape.decode(), {.row_limit = 24, .slack = 3}, options);
+      Evictor evictor(policy, shape.decode(), {.row_limit = 24, .slack = 3, .protect = unprotected},
+                      options);
       Engine<float> engine(CacheLayout::hnd, shape, 60);
       TestResources res({.threads = 1});
       Selection kept;
@@ -109,7 +110,8 @@ TEST_CASE("evidence of a history in steps is that of the history", "[decode]") {
 
 TEST_CASE("queries are asked for only where they are needed", "[decode]") {
   const auto asks = [](const char* name, const DecodeEvidenceOptions& options = {}) {
-    const Evictor evictor(TestPolicy::named(name), shape.decode(), {.row_limit = 8}, options);
+    const Evictor evictor(TestPolicy::named(name), shape.decode(),
+                          {.row_limit = 8, .protect = unprotected}, options);
     return std::string(evictor.needs_pre_rope() ? "pre " : "") +
            (evictor.needs_post_rope() ? "post" : "");
   };
@@ -132,7 +134,7 @@ TEST_CASE("given evidence has precedence", "[decode]") {
   policy.set("preset=reference");
   // All keys alike but one: the head keeps what the given statistics point at.
   DecodeEvidenceOptions options = short_memory();
-  Evictor evictor(policy, shape.decode(), {.row_limit = 10}, options);
+  Evictor evictor(policy, shape.decode(), {.row_limit = 10, .protect = unprotected}, options);
   Engine<float> engine(CacheLayout::hnd, shape, 61);
   for (int step = 0; step < 10; ++step) decode_step(res, evictor, engine, kept, 1);
   kvevict::QueryStats stats(res, shape.heads * shape.group, shape.dim, kvevict::Covariance::none);
@@ -154,8 +156,8 @@ TEST_CASE("given evidence has precedence", "[decode]") {
 TEST_CASE("a policy that may choose and is given nothing says so before any work", "[decode]") {
   TestResources res({.threads = 1});
   Selection kept;
-  Evictor evictor(TestPolicy::named("Jacap"), shape.decode(), {.row_limit = 8},
-                  {.collect = kvevict::EvidenceSet{}});
+  Evictor evictor(TestPolicy::named("Jacap"), shape.decode(),
+                  {.row_limit = 8, .protect = unprotected}, {.collect = kvevict::EvidenceSet{}});
   Engine<float> engine(CacheLayout::hnd, shape, 62);
   for (int step = 0; step < 8; ++step) decode_step(res, evictor, engine, kept, 1);
   CHECK(refused([&] { evictor.make_room(res, kept, engine.view(), 1); }) ==

@@ -89,6 +89,7 @@ void check_press(const GoldenEntry& entry) {
 
   DecodeSchedule schedule;
   schedule.interval = required_integer(entry.selection, "interval");
+  schedule.protect = unprotected;
   schedule.target = by_ratio ? Budget::evict_ratio(required_number(entry.selection, "evict_ratio"))
                              : Budget::rows(required_integer(entry.selection, "target"));
   Evictor evictor = evictor_for(TestPolicy::named(entry.policy), schedule);
@@ -123,7 +124,8 @@ void check_h2o(const GoldenEntry& entry) {
   const std::int64_t capacity = recent + required_integer(entry.selection, "heavy");
   const std::vector<std::int64_t> want = golden_data().array(entry.id).values_int64();
   Evictor evictor =
-      evictor_for(TestPolicy::named("H2O"), {.row_limit = capacity, .protect = {.recent = recent}});
+      evictor_for(TestPolicy::named("H2O"),
+                  {.row_limit = capacity, .protect = kvevict::Protect{.recent = recent}});
   TestResources res({.threads = 1});
   Selection kept;
   Replay<T> replay(entry.case_name());

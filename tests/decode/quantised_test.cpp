@@ -110,8 +110,9 @@ TEMPLATE_TEST_CASE("a quantised cache is decoded as its numbers", "[decode][quan
   const auto one_row = kvevict::RowLayout<>::uniform(1, 1);
   for (const char* const name : {"KNorm", "SnapKV", "H2O", "ExpectedAttention", "Jacap"}) {
     INFO(name);
-    const kvevict::DecodeSchedule schedule{
-        .row_limit = shape.capacity, .slack = 3, .protect = {.sinks = 2, .recent = 4}};
+    const kvevict::DecodeSchedule schedule{.row_limit = shape.capacity,
+                                           .slack = 3,
+                                           .protect = kvevict::Protect{.sinks = 2, .recent = 4}};
     Evictor of_blocks(TestPolicy::named(name), shape.decode(), schedule, short_memory());
     Evictor of_floats(TestPolicy::named(name), shape.decode(), schedule, short_memory());
     typename TestType::Cache blocks;
@@ -176,7 +177,7 @@ TEMPLATE_TEST_CASE("quantised layouts give the same rows: a prompt of 520, a lim
       TestResources res({.threads = 2});
       kvevict::Selection kept;
       Evictor evictor(TestPolicy::named(name), large.decode(),
-                      {.row_limit = 256, .protect = {.sinks = 4}}, short_memory());
+                      {.row_limit = 256, .protect = kvevict::Protect{.sinks = 4}}, short_memory());
       Engine<TestType> engine(layout, large, 31);
       engine.append(0, 520);
       evictor.observe(res, engine.view(), 520, engine.queries(0, 520).view());

@@ -19,7 +19,7 @@ namespace {
 using Blob = std::vector<std::byte>;
 
 constexpr EngineShape shape{.heads = 2, .group = 2, .dim = 4, .capacity = 64};
-const DecodeSchedule schedule{.row_limit = 20, .slack = 3, .protect = {.sinks = 1}};
+const DecodeSchedule schedule{.row_limit = 20, .slack = 3, .protect = kvevict::Protect{.sinks = 1}};
 
 Evictor make(const TestPolicy& policy, const DecodeEvidenceOptions& options = short_memory()) {
   return Evictor(policy, shape.decode(), schedule, options);
@@ -216,8 +216,8 @@ TEST_CASE("states of other policies, shapes and evidence", "[decode][save]") {
   CHECK(typed.next_position() == 50);
   CHECK(typed.save(res) == blob);
   // Another limit is no other state.
-  kvevict::DecodeEvictor<kvevict::SnapKV> wider(kvevict::SnapKV{}, shape.decode(),
-                                                {.row_limit = 40}, short_memory());
+  kvevict::DecodeEvictor<kvevict::SnapKV> wider(
+      kvevict::SnapKV{}, shape.decode(), {.row_limit = 40, .protect = unprotected}, short_memory());
   wider.restore(res, blob);
   CHECK(wider.save(res) == blob);
 }

@@ -45,7 +45,8 @@ TEST_CASE("a prompt evicted by one policy goes on with any other", "[decode]") {
                         kvevict::KvView<const float>(engine.view()), {}, Budget::rows(18));
     compact(res, kept, engine.view());
     engine.keep(kept);
-    Evictor evictor(policy, shape.decode(), {.row_limit = 24, .slack = 2, .protect = {.recent = 4}},
+    Evictor evictor(policy, shape.decode(),
+                    {.row_limit = 24, .slack = 2, .protect = kvevict::Protect{.recent = 4}},
                     short_memory());
     const std::vector<std::int64_t> rows = {18, 18};
     evictor.reset(40, rows);
@@ -65,7 +66,8 @@ TEST_CASE("mass that the caller gives serves before any was observed", "[decode]
   Engine<float> engine(CacheLayout::hnd, shape, 51);
   engine.append(0, 30);
   Selection kept;
-  Evictor evictor(TestPolicy::named("H2O"), shape.decode(), {.row_limit = 20}, short_memory());
+  Evictor evictor(TestPolicy::named("H2O"), shape.decode(),
+                  {.row_limit = 20, .protect = unprotected}, short_memory());
   evictor.reset(30);
   std::vector<float> mass(60);
   std::iota(mass.begin(), mass.end(), 1.0f);
@@ -83,7 +85,7 @@ TEST_CASE("H2O in an evictor accumulates as by hand", "[decode]") {
   for (const H2O& policy : {H2O{.accumulation = Accumulation::mean},
                             H2O{.accumulation = Accumulation::decay, .decay = 0.9}}) {
     TestResources res({.threads = 1});
-    const DecodeSchedule schedule{.row_limit = 16, .protect = {.recent = 3}};
+    const DecodeSchedule schedule{.row_limit = 16, .protect = kvevict::Protect{.recent = 3}};
     Evictor evictor(policy, shape.decode(), schedule);
     Engine<float> engine(CacheLayout::hnd, shape, 52);
     Engine<float> by_hand(CacheLayout::hnd, shape, 52);
@@ -95,7 +97,7 @@ TEST_CASE("H2O in an evictor accumulates as by hand", "[decode]") {
       if (by_hand.rows(0) == 16) {
         kvevict::evict_into(res, kept_by_hand, TestPolicy(policy),
                             kvevict::KvView<const float>(by_hand.view()),
-                            {.attention_mass = state.mass()}, Budget::rows(15), schedule.protect);
+                            {.attention_mass = state.mass()}, Budget::rows(15), *schedule.protect);
         compact(res, kept_by_hand, by_hand.view());
         state.compact(res, kept_by_hand);
         by_hand.keep(kept_by_hand);
@@ -117,7 +119,8 @@ TEST_CASE("a target of nothing keeps a row", "[decode]") {
   for (const TestPolicy& policy : decode_policies()) {
     for (const Budget& target : {Budget::rows(0), Budget::evict_ratio(1.0)}) {
       INFO(policy.name());
-      Evictor evictor(policy, shape.decode(), {.interval = 1, .target = target}, short_memory());
+      Evictor evictor(policy, shape.decode(),
+                      {.interval = 1, .target = target, .protect = unprotected}, short_memory());
       Engine<float> engine(CacheLayout::hnd, shape, 53);
       Selection kept;
       decode_step(res, evictor, engine, kept, 9, projection.evidence());
@@ -139,7 +142,8 @@ TEST_CASE("heads that lose all their rows go on", "[decode]") {
   TestResources res({.threads = 1});
   for (const TestPolicy& policy : decode_policies()) {
     INFO(policy.name());
-    Evictor evictor(policy, shape.decode(), {.row_limit = 20, .head_limit = 40}, short_memory());
+    Evictor evictor(policy, shape.decode(),
+                    {.row_limit = 20, .head_limit = 40, .protect = unprotected}, short_memory());
     Engine<float> engine(CacheLayout::paged_by_head, shape, 54);
     engine.append(0, 23);
     engine.keep(selection_of({rows_from(0, 23), {}}));
@@ -153,7 +157,8 @@ TEST_CASE("heads that lose all their rows go on", "[decode]") {
       REQUIRE(engine.differences() == 0);
       REQUIRE(evictor.rows(1) == engine.rows(1));
     }
-    Evictor other(policy, shape.decode(), {.row_limit = 20, .head_limit = 40}, short_memory());
+    Evictor other(policy, shape.decode(),
+                  {.row_limit = 20, .head_limit = 40, .protect = unprotected}, short_memory());
     other.restore(res, evictor.save(res));
     REQUIRE(other.rows(1) == engine.rows(1));
   }
@@ -166,10 +171,12 @@ TEST_CASE("a sequence behind padding is the sequence", "[decode]") {
     INFO(name);
     TestResources res({.threads = 1});
     Evictor alone(TestPolicy::named(name), shape.decode(),
-                  {.row_limit = 16, .protect = {.sinks = 2, .recent = 3}}, short_memory());
+                  {.row_limit = 16, .protect = kvevict::Protect{.sinks = 2, .recent = 3}},
+                  short_memory());
     TestPolicy behind = TestPolicy::named(name);
     if (behind.name() == "StreamingLLM") behind.set("sinks=6");
-    Evictor padded(behind, shape.decode(), {.row_limit = 16, .protect = {.sinks = 4, .recent = 3}},
+    Evictor padded(behind, shape.decode(),
+                   {.row_limit = 16, .protect = kvevict::Protect{.sinks = 4, .recent = 3}},
                    short_memory());
     Engine<float> engine(CacheLayout::hnd, shape, 55);
     Engine<float> shifted(CacheLayout::hnd, shape, 55);
@@ -261,7 +268,8 @@ TEST_CASE("whole pages are evicted while a sequence goes on", "[decode]") {
       INFO(name << ", layout " << static_cast<int>(layout));
       TestResources res({.threads = 1});
       const TestPolicy policy = TestPolicy::named(name);
-      Evictor evictor(policy, shape.decode(), {.row_limit = 40}, short_memory());
+      Evictor evictor(policy, shape.decode(), {.row_limit = 40, .protect = unprotected},
+                      short_memory());
       Engine<float> engine(layout, shape, 56);
       Selection blocks;
       int evictions = 0;
@@ -299,7 +307,8 @@ TEST_CASE("one set of rows for all heads while a sequence goes on", "[decode]") 
     INFO(name);
     TestResources res({.threads = 1});
     const TestPolicy policy = TestPolicy::named(name);
-    Evictor evictor(policy, shape.decode(), {.row_limit = 24}, short_memory());
+    Evictor evictor(policy, shape.decode(), {.row_limit = 24, .protect = unprotected},
+                    short_memory());
     Engine<float> engine(CacheLayout::hnd, shape, 58);
     Selection kept;
     int evictions = 0;
@@ -342,7 +351,7 @@ TEST_CASE("turns are closed as a conversation goes on", "[decode]") {
     for (int step = 0; step < 4; ++step) {
       REQUIRE_FALSE(decode_step(res, evictor, engine, kept, 3));
     }
-    evictor.set_schedule({.row_limit = 6 * turn, .protect = {.recent = 1}});
+    evictor.set_schedule({.row_limit = 6 * turn, .protect = kvevict::Protect{.recent = 1}});
     REQUIRE(evictor.make_room(res, kept, engine.view(), 0));
     engine.keep(kept);
     REQUIRE(engine.differences() == 0);
@@ -366,7 +375,8 @@ TEST_CASE("a policy of other evidence does not take over", "[decode]") {
     return policy;
   };
   const auto problem = [&](const TestPolicy& first, const TestPolicy& other) {
-    Evictor evictor(first, shape.decode(), {.row_limit = 8}, short_memory());
+    Evictor evictor(first, shape.decode(), {.row_limit = 8, .protect = unprotected},
+                    short_memory());
     const std::string text = refused([&] { evictor.set_policy(other); });
     CHECK(evictor.policy() == first);
     return text;
@@ -376,7 +386,8 @@ TEST_CASE("a policy of other evidence does not take over", "[decode]") {
   CHECK(problem(named("H2O"), named("H2O", "accumulation=mean")).substr(0, 13) == "policy is H2O");
   CHECK(problem(named("SnapKV"), named("SnapKV", "window=9")).substr(0, 16) == "policy is SnapKV");
   // Parameters that are no evidence may change, and policies that read the same.
-  Evictor evictor(named("SnapKV"), shape.decode(), {.row_limit = 8}, short_memory());
+  Evictor evictor(named("SnapKV"), shape.decode(), {.row_limit = 8, .protect = unprotected},
+                  short_memory());
   evictor.set_policy(named("SnapKV", "kernel=3"));
   CHECK(evictor.policy() == named("SnapKV", "kernel=3"));
   CHECK(refused([&] {

@@ -44,7 +44,8 @@ Model tiny_model() {
 
 SequenceLimit limit_of(std::int64_t rows, BudgetKind budget = BudgetKind::uniform) {
   SequenceLimit limit;
-  limit.schedule = {.row_limit = rows, .slack = 6, .protect = {.sinks = 2, .recent = 8}};
+  limit.schedule = {
+      .row_limit = rows, .slack = 6, .protect = kvevict::Protect{.sinks = 2, .recent = 8}};
   if (budget == BudgetKind::global) limit.schedule.head_limit = 3 * rows;
   limit.budget = budget;
   return limit;

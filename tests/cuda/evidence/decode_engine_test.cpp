@@ -151,7 +151,8 @@ int churn(CacheLayout layout, std::uint64_t seed, int steps) {
   const Random random(seed);
   std::uint64_t next = 0;
   const bool ragged = seed % 2 == 0;
-  DecodeSchedule schedule{.row_limit = 22, .slack = 3, .protect = {.sinks = 1, .recent = 3}};
+  DecodeSchedule schedule{
+      .row_limit = 22, .slack = 3, .protect = kvevict::Protect{.sinks = 1, .recent = 3}};
   if (ragged) schedule.head_limit = shape.capacity;
   const GlobalBudget global{.floor = 2, .allow_incomparable = true};
   Decoding<Policy, T> d(layout, schedule, seed);

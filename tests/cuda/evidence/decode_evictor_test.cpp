@@ -186,7 +186,7 @@ struct Twins {
 };
 
 constexpr DecodeSchedule schedule{
-    .row_limit = 20, .slack = 3, .protect = {.sinks = 2, .recent = 3}};
+    .row_limit = 20, .slack = 3, .protect = kvevict::Protect{.sinks = 2, .recent = 3}};
 
 template <class Policy>
 void run(const Policy& policy, kvevict::QueryMemory memory = kvevict::QueryMemory::all) {
@@ -213,8 +213,9 @@ TEST_CASE("decoding on a device follows that on the host", "[cuda][evidence]") {
 }
 
 TEST_CASE("a limit below what is protected on a device", "[cuda][evidence]") {
-  Twins<kvevict::KNorm> twins({}, {.row_limit = 12, .protect = {.sinks = 4, .recent = 6}},
-                              short_memory(kvevict::QueryMemory::all));
+  Twins<kvevict::KNorm> twins(
+      {}, {.row_limit = 12, .protect = kvevict::Protect{.sinks = 4, .recent = 6}},
+      short_memory(kvevict::QueryMemory::all));
   for (int i = 0; i < 12; ++i) twins.step(1, kvevict::UniformBudget{});
   twins.caches.set_rows(twins.res, twins.rows(0));
   const std::vector<std::byte> before = twins.there.save(twins.res);
