@@ -12,7 +12,9 @@
 #include "kvevict/cpu/copy_rows.hpp"
 #include "kvevict/cpu/gather.hpp"
 #include "kvevict/cpu/merge_rows.hpp"
+#include "kvevict/cpu/rerotate_keys.hpp"
 #include "kvevict/merge.hpp"
+#include "kvevict/ops/rerotate_keys.hpp"
 #include "kvevict/refit.hpp"
 #include "support/backend.hpp"
 #include "support/random.hpp"
@@ -282,4 +284,40 @@ TEST_CASE("shared pages are not merged into, refitted or copied to", "[front][me
   const auto page = pool.values.begin() + 7 * Pool::page_rows * Pool::dim;
   CHECK(std::equal(page, page + Pool::page_rows * Pool::dim,
                    before.values.begin() + 7 * Pool::page_rows * Pool::dim));
+}
+
+TEST_CASE("keys do not turn in a page that another head reads", "[front][rerotate][paged]") {
+  // Page 7 is the first of both: a common prefix.
+  Pool pool(1, {7, 2, 5, 1, 7, 3, 9, 0}, {12, 12});
+  const Pool before = pool;
+  TestResources res({.threads = 1});
+  const kvevict::Rope rope{.theta = 100.0};
+  using kvevict::Positions;
+  const auto turn = [&](const std::vector<std::int32_t>& to) {
+    return refused([&] {
+      kvevict::rerotate_keys(res, pool.view().keys(), Positions<>::consecutive(),
+                             Positions<>::shared(to.data()), rope);
+    });
+  };
+  CHECK(turn({0, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}) ==
+        "page_table[0] of head 0 is 7, must be another page, since rows are written, than that of "
+        "entry 0 of head 1");
+  CHECK(pool == before);
+  // The prefix stays where it is, what follows turns, in pages of its own.
+  CHECK(turn({0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12}) == "nothing was thrown");
+  for (std::int64_t h = 0; h < 2; ++h) {
+    for (std::int64_t row = 0; row < 12; ++row) {
+      const auto at = static_cast<std::size_t>(
+          (pool.page(h, row) * Pool::page_rows + row % Pool::page_rows) * Pool::dim);
+      CHECK((pool.keys[at] == before.keys[at]) == (row < 3));
+    }
+  }
+  // A page that one head names twice.
+  Pool twice(1, {7, 2, 7, 1}, {12});
+  CHECK(refused([&] {
+          kvevict::rerotate_keys(res, twice.view().keys(), Positions<>::consecutive(),
+                                 Positions<>::consecutive(1), rope);
+        }) ==
+        "page_table[2] of head 0 is 7, must be another page, since rows are written, than "
+        "that of entry 0");
 }
