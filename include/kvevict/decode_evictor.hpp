@@ -153,7 +153,9 @@ class DecodeEvictor {
     if (!select(res, kept, cache, incoming, given, allocator)) return false;
     // What is refused must not be noted as done.
     detail::require_compaction(res, kept, cache);
-    commit(res, kept);
+    require_selection(kept);
+    evidence_.compact(res, kept, cache);
+    note(kept);
     detail::move_kept_rows(res, kept, cache);
     return true;
   }
@@ -180,8 +182,8 @@ class DecodeEvictor {
     const detail::PlannedShares<A> shares{
         shares_.data(), detail::with_cap(allocator, std::max(schedule_.most_rows() - room, most))};
     evict_into(res, kept, policy_, KvView<const std::remove_const_t<T>, S>(cache),
-               evidence_.evidence(res, seen_, given), Budget::rows(max_rows_per_head), protect,
-               shares);
+               evidence_.evidence(res, cache, seen_, given), Budget::rows(max_rows_per_head),
+               protect, shares);
     for (std::int64_t h = 0; h < rows.heads(); ++h) {
       require_for_head(kept.count(h) + incoming <= schedule_.most_rows(), "rows allocated", h,
                        kept.count(h), "at most its limit without the incoming rows,",
@@ -194,18 +196,14 @@ class DecodeEvictor {
   /// eviction of the engine's own. Throws invalid_argument for a selection of other rows.
   template <class R>
   requires(R::space == S) void commit(R& res, const typename R::selection_type& kept) {
-    require(kept.heads() == shape_.kv_heads, "kept.heads", kept.heads(), "equal to kv_heads,",
-            shape_.kv_heads);
-    for (std::int64_t h = 0; h < shape_.kv_heads; ++h) {
-      require_for_head(kept.count(h) <= rows(h), "kept rows", h, kept.count(h),
-                       "at most those held,", rows(h));
-    }
+    require_selection(kept);
     evidence_.compact(res, kept);
-    for (std::int64_t h = 0; h < shape_.kv_heads; ++h) {
-      rows_[static_cast<std::size_t>(h)] = kept.count(h);
-    }
-    last_ = seen_;
+    note(kept);
   }
+
+  /// Forgets what is known of the keys of rows held, after they were changed: refitted or rotated.
+  /// KNorm and KeyDiff read them anew at the next eviction.
+  void keys_changed() { evidence_.forget_keys(); }
 
   /// Takes note of `tokens` rows that were appended to every head of `cache`, which shows them, at
   /// position next_position() and behind it, and takes in their queries. Throws invalid_argument
@@ -292,6 +290,24 @@ class DecodeEvictor {
       options.window = detail::window_of(policy, BasicDecodeEvidence<S>::default_window);
     }
     return options;
+  }
+
+  template <class Kept>
+  void require_selection(const Kept& kept) const {
+    require(kept.heads() == shape_.kv_heads, "kept.heads", kept.heads(), "equal to kv_heads,",
+            shape_.kv_heads);
+    for (std::int64_t h = 0; h < shape_.kv_heads; ++h) {
+      require_for_head(kept.count(h) <= rows(h), "kept rows", h, kept.count(h),
+                       "at most those held,", rows(h));
+    }
+  }
+
+  template <class Kept>
+  void note(const Kept& kept) {
+    for (std::int64_t h = 0; h < shape_.kv_heads; ++h) {
+      rows_[static_cast<std::size_t>(h)] = kept.count(h);
+    }
+    last_ = seen_;
   }
 
   bool over_limit(std::int64_t incoming) const {

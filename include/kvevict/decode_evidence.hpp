@@ -14,6 +14,7 @@
 #include "kvevict/probes.hpp"
 #include "kvevict/query_ring.hpp"
 #include "kvevict/query_stats.hpp"
+#include "kvevict/running_keys.hpp"
 
 namespace kvevict {
 
@@ -33,7 +34,8 @@ inline std::span<const EnumName<QueryMemory>> enum_names(QueryMemory) {
 /// What is remembered of a sequence's queries, for policies that ask for it. Only what the policy
 /// needs is collected. Memory for each query head: 8 dim bytes for every query of a window, of
 /// `recent_queries` or of `probe_queries`, and 8 dim bytes (for a full covariance 8 dim^2) for
-/// statistics; for each row 40 bytes of attention mass.
+/// statistics; for each row 40 bytes of attention mass, or 8 of key norms. What is known of keys is
+/// collected on the host alone: on a device they are read anew.
 struct DecodeEvidenceOptions {
   Rope rope = {};  ///< the model's: statistics and probes are turned to positions to come
 
@@ -122,6 +124,10 @@ class BasicDecodeEvidence {
       post_rope_.emplace(heads_, dim_, options.window > 0 ? options.window : default_window);
     }
     if (kinds.contains(EvidenceKind::attention_mass)) mass_.emplace(accumulation);
+    if constexpr (S == MemorySpace::host) {
+      if (kinds.contains(EvidenceKind::key_norms)) key_norms_.emplace();
+      if (kinds.contains(EvidenceKind::mean_key_direction)) key_direction_.emplace(dim);
+    }
   }
 
   /// One of the same kinds, shapes and options that has observed nothing.
@@ -167,10 +173,27 @@ class BasicDecodeEvidence {
   }
 
   /// Drops the rows that the selection does not keep. Of a sequence that was taken over there may
-  /// be none yet.
+  /// be none yet. Where the rows have not moved yet, give the cache as well: the directions of keys
+  /// are followed then rather than summed anew.
   template <class R>
   requires(R::space == S) void compact(R& res, const typename R::selection_type& kept) {
-    if (mass_ && mass_->mass().layout.heads() > 0) mass_->compact(res, kept);
+    compact_mass(res, kept);
+    if constexpr (S == MemorySpace::host) {
+      if (key_direction_) key_direction_->forget_leaving(kept.view());
+      if (key_norms_) key_norms_->compact(res, kept.view());
+    }
+  }
+  template <class R, class T>
+  requires(R::space == S) void compact(R& res, const typename R::selection_type& kept,
+                                       const KvView<T, S>& cache) {
+    if constexpr (S == MemorySpace::host) {
+      if (key_direction_) key_direction_->subtract_leaving(res, kept.view(), cache.keys());
+    }
+    compact_mass(res, kept);
+    if constexpr (S == MemorySpace::host) {
+      if (key_direction_) key_direction_->leave();
+      if (key_norms_) key_norms_->compact(res, kept.view());
+    }
   }
 
   /// What was collected, for an eviction after `tokens_seen` tokens, beside what the caller gives,
@@ -190,8 +213,30 @@ class BasicDecodeEvidence {
     return all;
   }
 
+  /// The same, and what is known of the keys of `cache`, of which those are read that came since
+  /// the last eviction.
+  template <class R, class T>
+  requires(R::space == S) Evidence<S> evidence(R& res, const KvView<T, S>& cache,
+                                               std::int64_t tokens_seen, const Evidence<S>& given) {
+    Evidence<S> all = evidence(res, tokens_seen, given);
+    if constexpr (S == MemorySpace::host) {
+      if (key_norms_ && !all.key_norms) all.key_norms = key_norms_->norms(res, cache.keys());
+      if (key_direction_ && !all.mean_key_direction) {
+        all.mean_key_direction = key_direction_->directions(res, cache.keys());
+      }
+    }
+    return all;
+  }
+
+  /// Forgets what is known of the keys: they were changed.
+  void forget_keys() {
+    if (key_norms_) key_norms_->reset();
+    if (key_direction_) key_direction_->reset();
+  }
+
   /// Forgets everything: for a new sequence.
   void reset() {
+    forget_keys();
     if (stats_) stats_->reset();
     if (pre_rope_) pre_rope_->reset();
     if (post_rope_) post_rope_->reset();
@@ -208,6 +253,7 @@ class BasicDecodeEvidence {
       to.integer(part.has_value() ? 1 : 0);
       if (part) part->write(res, to);
     });
+    if (key_direction_) key_direction_->write(to);
   }
   template <class R>
   requires(R::space == S) void read(R& res, StateReader& from) {
@@ -217,6 +263,7 @@ class BasicDecodeEvidence {
       from.expect(name, std::int64_t{part.has_value()});
       if (part) part->read(res, from);
     });
+    if (key_direction_) key_direction_->read(from);
   }
 
   /// Throws invalid_argument unless what was collected is of a sequence of `tokens_seen` tokens
@@ -231,9 +278,18 @@ class BasicDecodeEvidence {
       require(stats_->count() <= tokens_seen, "query_stats.count", stats_->count(),
               "at most tokens_seen,", tokens_seen);
     }
+    const auto heads = static_cast<std::int64_t>(rows.size());
+    if (key_direction_ && key_direction_->heads() > 0) {
+      require(key_direction_->heads() == heads, "KeyDiff.heads", key_direction_->heads(),
+              "equal to kv_heads,", heads);
+      for (std::int64_t h = 0; h < heads; ++h) {
+        require_for_head(key_direction_->rows(h) <= rows[static_cast<std::size_t>(h)],
+                         "KeyDiff.rows", h, key_direction_->rows(h), "at most those of the head,",
+                         rows[static_cast<std::size_t>(h)]);
+      }
+    }
     if (!mass_ || mass_->mass().layout.heads() == 0) return;
     const RowLayout<> held = mass_->mass().layout.host();
-    const auto heads = static_cast<std::int64_t>(rows.size());
     require(held.heads() == heads, "H2O.heads", held.heads(), "equal to kv_heads,", heads);
     for (std::int64_t h = 0; h < heads; ++h) {
       const std::int64_t want = rows[static_cast<std::size_t>(h)];
@@ -253,6 +309,11 @@ class BasicDecodeEvidence {
     visit("evidence.queries after RoPE", self.post_rope_);
     visit("evidence.attention_mass", self.mass_);
   }
+  template <class R>
+  void compact_mass(R& res, const typename R::selection_type& kept) {
+    if (mass_ && mass_->mass().layout.heads() > 0) mass_->compact(res, kept);
+  }
+
   void require_queries(const QueriesView<S>& queries, std::int64_t tokens,
                        std::string_view name) const {
     const auto whose = [&](std::string_view what) {
@@ -319,6 +380,8 @@ class BasicDecodeEvidence {
   std::optional<BasicQueryRing<S>> pre_rope_;
   std::optional<BasicQueryRing<S>> post_rope_;
   std::optional<H2O::BasicState<S>> mass_;
+  std::optional<RunningKeyNorms> key_norms_;
+  std::optional<RunningKeyDirection> key_direction_;
   // What `evidence` hands out, and its scratch memory.
   MeanRotation rotation_;
   ProbePlan plan_;

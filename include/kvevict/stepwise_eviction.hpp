@@ -91,7 +91,8 @@ void evict_in_steps(R& res, typename R::selection_type& kept, const P& policy,
     const KvView<Element, R::space> remaining(of_keys, of_values,
                                               MutablePositions<R::space>::packed(positions.data()));
     compact_into(res, left, all, remaining);
-    evict_into(res, step, policy, remaining, evidence, Budget::rows(0), protect, given);
+    evict_into(res, step, policy, remaining, evidence.without_known_keys(), Budget::rows(0),
+               protect, given);
     chosen.reshape(counts);
     for (std::int64_t h = 0; h < cache.heads(); ++h) {
       std::int32_t* out = chosen.indices_data() + chosen.layout().offset(h);

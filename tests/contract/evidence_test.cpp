@@ -47,6 +47,12 @@ Evidence<> without(Evidence<> evidence, EvidenceKind kind) {
     case EvidenceKind::keys_before_rope:
       evidence.keys_before_rope.reset();
       break;
+    case EvidenceKind::key_norms:
+      evidence.key_norms.reset();
+      break;
+    case EvidenceKind::mean_key_direction:
+      evidence.mean_key_direction.reset();
+      break;
   }
   return evidence;
 }

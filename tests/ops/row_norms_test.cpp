@@ -84,3 +84,28 @@ TEST_CASE("row norms refuse scores of another shape", "[ops][row_norms]") {
             row_norms(res, rows.view(), 1.0f, kvevict::ScoreView<>{nullptr, rows.layout()});
           }) == "scores is null, must be a pointer to scores");
 }
+
+TEST_CASE("norms that are known give the scores that the rows give", "[ops][row_norms]") {
+  for_each_rows_case<half>([](const auto& rows) {
+    const auto run = [&](float scale) {
+      return scores_of(rows.layout(),
+                       [&](auto& res, auto scores) { row_norms(res, rows.view(), scale, scores); });
+    };
+    const std::vector<float> norms = run(1.0f);
+    INFO(rows.describe());
+    REQUIRE(same_bits(
+        scores_of(
+            rows.layout(),
+            [&](auto& res, auto scores) {
+              scale_norms(res, kvevict::KeyNorms<>{norms.data(), rows.layout()}, -1.0f, scores);
+            }),
+        run(-1.0f)));
+  });
+  const float norms[4] = {};
+  float scores[5] = {};
+  TestResources res({.threads = 1});
+  CHECK(refused([&] {
+          scale_norms(res, kvevict::KeyNorms<>{norms, kvevict::RowLayout<>::uniform(1, 4)}, 1.0f,
+                      kvevict::ScoreView<>{scores, kvevict::RowLayout<>::uniform(1, 5)});
+        }) == "key_norms.rows is different, must be one norm for each row of each head");
+}

@@ -86,6 +86,20 @@ struct KeysBeforeRope {
       rows = {};
 };
 
+/// Of each cached row |k|_2, packed [kv_head][row] like scores: what KNorm reads instead of the
+/// keys, where it is known from before.
+template <MemorySpace S = MemorySpace::host>
+struct KeyNorms {
+  const float* data = nullptr;
+  RowLayout<S> layout = {};
+};
+
+/// Per KV head the mean of k / |k| over its rows, [kv_head][dim]: KeyDiff's anchor.
+template <MemorySpace S = MemorySpace::host>
+struct MeanKeyDirection {
+  MatrixView<const float, S> directions = {};
+};
+
 /// Kinds of evidence, for `needs()`.
 enum class EvidenceKind : std::uint8_t {
   query_window,
@@ -96,7 +110,9 @@ enum class EvidenceKind : std::uint8_t {
   attention_mass,
   output_projection,
   query_filter,
-  keys_before_rope
+  keys_before_rope,
+  key_norms,          ///< no policy needs it: it saves reads of the keys
+  mean_key_direction  ///< likewise
 };
 
 inline constexpr EvidenceKind all_evidence_kinds[] = {EvidenceKind::query_window,
@@ -107,7 +123,9 @@ inline constexpr EvidenceKind all_evidence_kinds[] = {EvidenceKind::query_window
                                                       EvidenceKind::attention_mass,
                                                       EvidenceKind::output_projection,
                                                       EvidenceKind::query_filter,
-                                                      EvidenceKind::keys_before_rope};
+                                                      EvidenceKind::keys_before_rope,
+                                                      EvidenceKind::key_norms,
+                                                      EvidenceKind::mean_key_direction};
 
 constexpr std::string_view to_string(EvidenceKind kind) {
   switch (kind) {
@@ -129,6 +147,10 @@ constexpr std::string_view to_string(EvidenceKind kind) {
       return "query_filter";
     case EvidenceKind::keys_before_rope:
       return "keys_before_rope";
+    case EvidenceKind::key_norms:
+      return "key_norms";
+    case EvidenceKind::mean_key_direction:
+      return "mean_key_direction";
   }
   return "unknown";
 }
@@ -167,6 +189,16 @@ struct Evidence {
   std::optional<OutputProjection<S>> output_projection = {};
   std::optional<QueryFilter<S>> query_filter = {};
   std::optional<KeysBeforeRope<S>> keys_before_rope = {};
+  std::optional<KeyNorms<S>> key_norms = {};
+  std::optional<MeanKeyDirection<S>> mean_key_direction = {};
+
+  /// Without what is known of the cached keys from before: for some of the rows alone.
+  Evidence without_known_keys() const {
+    Evidence rest = *this;
+    rest.key_norms.reset();
+    rest.mean_key_direction.reset();
+    return rest;
+  }
 
   bool has(EvidenceKind kind) const {
     switch (kind) {
@@ -188,6 +220,10 @@ struct Evidence {
         return query_filter.has_value();
       case EvidenceKind::keys_before_rope:
         return keys_before_rope.has_value();
+      case EvidenceKind::key_norms:
+        return key_norms.has_value();
+      case EvidenceKind::mean_key_direction:
+        return mean_key_direction.has_value();
     }
     return false;
   }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "kvevict/core/rows_view.hpp"
 #include "kvevict/core/scores.hpp"
@@ -29,45 +31,103 @@ inline void normalise(VectorMap<float>& vector) {
   if (norm != 0.0) vector = (vector.cast<double>() / norm).cast<float>();
 }
 
+/// sum += the directions of rows [begin, end).
 template <class T>
-void mean_direction_impl(Resources& res, const RowsView<T>& rows, MatrixView<float> direction) {
+void add_directions_of(const HeadView<T>& head, std::int64_t begin, std::int64_t end, float* tile,
+                       VectorMap<double> sum) {
+  for_each_tile(head, begin, end, tile, [&](std::int64_t, const auto& block) {
+    for (Eigen::Index i = 0; i < block.rows(); ++i) {
+      const auto row = block.row(i);
+      const double norm = wide_norm(row);
+      if (norm != 0.0) sum += row.transpose().template cast<double>() * (1.0 / norm);
+    }
+  });
+}
+
+template <class T>
+void add_directions_impl(Resources& res, const RowsView<T>& rows, const std::int64_t* first,
+                         MatrixView<double> sums) {
   WorkspaceScope scope(res.workspace());
   const std::int64_t dim = rows.dim();
   const std::int64_t tile = tile_size(dim);
   float* tiles = scope.carve<float>("mean_direction.tiles", res.threads() * tile);
   double* pieces = scope.carve<double>("mean_direction.pieces", res.threads() * dim);
-  double* sums = scope.carve<double>("mean_direction.sums", rows.heads() * dim);
+  std::int64_t* offsets = scope.carve<std::int64_t>("mean_direction.offsets", rows.heads() + 1);
   if (res.workspace().counting()) return;
-  std::fill_n(sums, rows.heads() * dim, 0.0);
+  offsets[0] = 0;
+  for (std::int64_t h = 0; h < rows.heads(); ++h) {
+    offsets[h + 1] = offsets[h] + rows.rows(h) - first[h];
+  }
   sum_pieces(
-      res, rows.layout(),
+      res, RowLayout<>::ragged(offsets, rows.heads()),
       [&](std::int64_t h, std::int64_t begin, std::int64_t end, int worker, std::int64_t slot) {
         VectorMap<double> sum(pieces + slot * dim, dim);
         sum.setZero();
-        for_each_tile(rows.head(h), begin, end, tiles + worker * tile,
-                      [&](std::int64_t, const auto& block) {
-                        for (Eigen::Index i = 0; i < block.rows(); ++i) {
-                          const auto row = block.row(i);
-                          const double norm = wide_norm(row);
-                          if (norm != 0.0)
-                            sum += row.transpose().template cast<double>() * (1.0 / norm);
-                        }
-                      });
+        add_directions_of(rows.head(h), first[h] + begin, first[h] + end, tiles + worker * tile,
+                          sum);
       },
       [&](std::int64_t h, std::int64_t, std::int64_t slot) {
-        VectorMap<double>(sums + h * dim, dim) += VectorMap<const double>(pieces + slot * dim, dim);
+        VectorMap<double>(&sums(h, 0), dim) += VectorMap<const double>(pieces + slot * dim, dim);
       });
+}
+
+template <class T>
+void sum_leaving_directions_impl(Resources& res, SelectionView<> kept, const RowsView<T>& rows,
+                                 MatrixView<double> sums) {
+  WorkspaceScope scope(res.workspace());
+  const std::int64_t dim = rows.dim();
+  const std::int64_t tile = tile_size(dim);
+  float* tiles = scope.carve<float>("leaving_directions.tiles", res.threads() * tile);
+  if (res.workspace().counting()) return;
+  res.parallel_for(rows.heads(), [&](std::int64_t h, int worker) {
+    VectorMap<double> sum(&sums(h, 0), dim);
+    sum.setZero();
+    if (!fewer_leave(rows.rows(h), kept.count(h))) return;
+    const auto head = rows.head(h);
+    std::int64_t begin = 0;
+    for (std::int64_t j = 0; j <= kept.count(h); ++j) {
+      const std::int64_t end = j < kept.count(h) ? kept.head(h)[j] : rows.rows(h);
+      if (begin < end) add_directions_of(head, begin, end, tiles + worker * tile, sum);
+      begin = end + 1;
+    }
+  });
+}
+
+inline void finish_direction_impl(Resources& res, MatrixView<const double> sums,
+                                  const RowLayout<>& rows, const double* drift,
+                                  MatrixView<float> direction) {
+  if (res.workspace().counting()) return;
+  const std::int64_t dim = sums.shape[1];
   for (std::int64_t h = 0; h < rows.heads(); ++h) {
-    const VectorMap<const double> sum(sums + h * dim, dim);
-    const std::int64_t n = rows.rows(h);
+    const VectorMap<const double> sum(&sums(h, 0), dim);
+    const auto n = static_cast<double>(rows.rows(h));
     // What directions that cancel leave of rounding is no direction: far below what fp32 keys can
     // mean.
-    const bool cancelled = sum.norm() <= 1e-13 * static_cast<double>(n);
-    const double weight = n > 0 && !cancelled ? 1.0 / static_cast<double>(n) : 0.0;
+    const bool cancelled = sum.norm() <= 1e-13 * n + drift[h];
+    const double weight = n > 0.0 && !cancelled ? 1.0 / n : 0.0;
     for (std::int64_t c = 0; c < dim; ++c) {
       direction(h, c) = static_cast<float>(sum[c] * weight);
     }
   }
+}
+
+template <class T>
+void mean_direction_impl(Resources& res, const RowsView<T>& rows, MatrixView<float> direction) {
+  WorkspaceScope scope(res.workspace());
+  const std::int64_t heads = rows.heads();
+  const std::int64_t dim = rows.dim();
+  double* memory = scope.carve<double>("mean_direction.sums", heads * dim);
+  double* drift = scope.carve<double>("mean_direction.drift", heads);
+  std::int64_t* first = scope.carve<std::int64_t>("mean_direction.first", heads);
+  const bool counting = res.workspace().counting();
+  if (!counting) {
+    std::fill_n(memory, heads * dim, 0.0);
+    std::fill_n(drift, heads, 0.0);
+    std::fill_n(first, heads, std::int64_t{0});
+  }
+  const auto sums = MatrixView<double>::packed(memory, heads, dim);
+  add_directions_impl(res, rows, first, sums);
+  finish_direction_impl(res, sums, rows.layout(), drift, direction);
 }
 
 template <class T>

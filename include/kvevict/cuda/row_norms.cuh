@@ -6,6 +6,7 @@
 
 #include "kvevict/core/scores.hpp"
 #include "kvevict/cuda/row_sweep.cuh"
+#include "kvevict/cuda/score_tiles.cuh"
 #include "kvevict/ops/row_norms.hpp"
 
 namespace kvevict::cuda {
@@ -62,7 +63,26 @@ void for_row_norms(Resources& res, const char* name,
   });
 }
 
+struct ScaleNorms {
+  KeyNorms<MemorySpace::device> norms;
+  float scale;
+  ScoreView<MemorySpace::device> scores;
+
+  __device__ void operator()(const HeadTile& tile) const {
+    const float* from = norms.data + norms.layout.offset(tile.head);
+    float* to = scores.head(tile.head);
+    for_rows_of(tile, [&](std::int64_t row) { to[row] = scale * from[row]; });
+  }
+};
+
 }  // namespace detail
+
+/// A read and a write of each score.
+inline void scale_norms_impl(Resources& res, const KeyNorms<MemorySpace::device>& norms,
+                             float scale, ScoreView<MemorySpace::device> scores) {
+  if (res.workspace().counting()) return;
+  for_each_score_tile(res, "scale_norms", scores.layout, detail::ScaleNorms{norms, scale, scores});
+}
 
 /// One read of the rows, at the speed of memory.
 template <class T>

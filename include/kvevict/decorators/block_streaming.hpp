@@ -66,7 +66,7 @@ struct BlockStreaming {
           res, [&](std::int64_t h) { return std::min(keep, candidates(rows.rows(h), stage)); });
       extend_candidates(res, layout, stage == 0 ? 0 : keep, stage == 0 ? 0 : keep + stage * block,
                         buffers.rows);
-      score_candidates(res, cache, evidence, layout, buffers);
+      score_candidates(res, cache, evidence.without_known_keys(), layout, buffers);
       const ScoreView<R::space> of_candidates{buffers.scores, layout};
       select_top(res, of_candidates, {}, {}, chosen, buffers.chosen);
       rank_scores(res, of_candidates, of_candidates);

@@ -58,6 +58,11 @@ inline kvevict::AttentionMass<device_space> on_device(Transfers& transfers,
   return {transfers.array(mass.data, mass.layout.total()), on_device(transfers, mass.layout)};
 }
 
+inline kvevict::KeyNorms<device_space> on_device(Transfers& transfers,
+                                                 const kvevict::KeyNorms<>& norms) {
+  return {transfers.array(norms.data, norms.layout.total()), on_device(transfers, norms.layout)};
+}
+
 inline kvevict::SelectionView<device_space> on_device(Transfers& transfers,
                                                       const kvevict::SelectionView<>& selection) {
   return {on_device(transfers, selection.layout),

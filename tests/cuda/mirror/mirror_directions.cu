@@ -47,4 +47,9 @@ KVEVICT_MIRROR_ELEMENTS(KVEVICT_MIRROR_OPS)
 
 KVEVICT_MIRROR_QUANTISED(KVEVICT_MIRROR_NORMS)
 
+void scale_norms_impl(MirrorResources& res, const KeyNorms<>& norms, float scale,
+                      ScoreView<> scores) {
+  KVEVICT_MIRROR(scale_norms, norms, scale, scores);
+}
+
 }  // namespace kvevict_test

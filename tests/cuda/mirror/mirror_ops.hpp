@@ -180,6 +180,8 @@ void standardise_impl(MirrorResources& res, const kvevict::RowRange& range,
 void lag_scores_impl(MirrorResources& res, kvevict::ScoreView<> keys, kvevict::ScoreView<> values,
                      const kvevict::LagPartitions& partitions, bool ranks,
                      kvevict::ScoreView<> scores);
+void scale_norms_impl(MirrorResources& res, const kvevict::KeyNorms<>& norms, float scale,
+                      kvevict::ScoreView<> scores);
 void copy_mass_impl(MirrorResources& res, const kvevict::AttentionMass<>& mass,
                     kvevict::ScoreView<> scores);
 void copy_leading_mass_impl(MirrorResources& res, const kvevict::AttentionMass<>& mass,

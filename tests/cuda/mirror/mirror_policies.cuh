@@ -25,7 +25,8 @@ struct OfCache {
 };
 
 inline kvevict::Evidence<device_space> on_device(Transfers& transfers, const OfCache& of) {
-  const auto& [window, stats, probes, mass, projection, filter, before_rope] = of.evidence;
+  const auto& [window, stats, probes, mass, projection, filter, before_rope, norms, direction] =
+      of.evidence;
   kvevict::Evidence<device_space> out;
   if (window) out.query_window = on_device(transfers, OfWindow{*window, of.kv_heads});
   if (stats) out.query_stats = on_device(transfers, *stats);
@@ -37,6 +38,8 @@ inline kvevict::Evidence<device_space> on_device(Transfers& transfers, const OfC
     std::visit([&](const auto& rows) { out.keys_before_rope = {on_device(transfers, rows)}; },
                before_rope->rows);
   }
+  if (norms) out.key_norms = on_device(transfers, *norms);
+  if (direction) out.mean_key_direction = {on_device(transfers, direction->directions)};
   return out;
 }
 
