@@ -13,6 +13,8 @@
 #include "reference/linear.hpp"
 #include "support/backend.hpp"
 
+namespace row_norms_test {
+
 using namespace kvevict_test;
 using kvevict::bfloat16;
 using kvevict::half;
@@ -84,3 +86,5 @@ TEST_CASE("row norms refuse scores of another shape", "[ops][row_norms]") {
             row_norms(res, rows.view(), 1.0f, kvevict::ScoreView<>{nullptr, rows.layout()});
           }) == "scores is null, must be a pointer to scores");
 }
+
+}  // namespace row_norms_test
