@@ -9,6 +9,8 @@
 #include "kvevict/cpu/global_counts.hpp"
 #include "support/backend.hpp"
 
+namespace global_test {
+
 using kvevict::AllocationInput;
 using kvevict::GlobalBudget;
 using kvevict::RowLayout;
@@ -95,3 +97,5 @@ TEST_CASE("global budgets are values", "[allocators]") {
   REQUIRE(GlobalBudget{} == GlobalBudget{.floor = 1});
   REQUIRE_FALSE(GlobalBudget{} == GlobalBudget{.floor = 2});
 }
+
+}  // namespace global_test

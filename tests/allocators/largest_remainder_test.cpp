@@ -10,6 +10,8 @@
 #include "core/errors.hpp"
 #include "support/random.hpp"
 
+namespace largest_remainder_test {
+
 using kvevict::Quota;
 using kvevict_test::Random;
 using kvevict_test::refused_budget;
@@ -128,3 +130,5 @@ TEST_CASE("totals outside the bounds are budget errors", "[allocators]") {
             divide({{1, 0, 2}, {1, 0, 2}}, 5);
           }) == "most rows is 4, must be at least the total, 5");
 }
+
+}  // namespace largest_remainder_test

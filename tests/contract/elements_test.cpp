@@ -7,6 +7,8 @@
 #include "contract/policy_variants.hpp"
 #include "support/backend.hpp"
 
+namespace elements_test {
+
 using namespace kvevict_test;
 
 namespace {
@@ -63,3 +65,5 @@ TEST_CASE("contract: float, half and bfloat16 keep the same rows", "[contract]")
     CHECK(select(bfloat16_cache) == kept);
   }
 }
+
+}  // namespace elements_test

@@ -13,6 +13,8 @@
 #include "support/backend.hpp"
 #include "support/tolerance.hpp"
 
+namespace extremes_test {
+
 using namespace kvevict_test;
 
 namespace {
@@ -126,3 +128,5 @@ TEST_CASE("contract: bfloat16 at 3e38", "[contract][extremes]") {
     }
   }
 }
+
+}  // namespace extremes_test

@@ -8,6 +8,8 @@
 #include "contract/policy_variants.hpp"
 #include "core/far_memory.hpp"
 
+namespace far_test {
+
 using namespace kvevict_test;
 using kvevict::half;
 using kvevict::RowLayout;
@@ -74,3 +76,5 @@ TEST_CASE("contract: rows beyond 2^34 elements", "[contract][far]") {
     }
   }
 }
+
+}  // namespace far_test

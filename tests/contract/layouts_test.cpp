@@ -11,6 +11,8 @@
 #include "support/backend.hpp"
 #include "support/guarded_buffer.hpp"
 
+namespace layouts_test {
+
 using namespace kvevict_test;
 using kvevict::KvView;
 using kvevict::RowsView;
@@ -234,3 +236,5 @@ TEST_CASE("contract: cache and evidence are only read", "[contract][layout]") {
     CHECK(same_bits(given.evidence.mass(), mass));
   }
 }
+
+}  // namespace layouts_test

@@ -13,6 +13,8 @@
 #include "support/backend.hpp"
 #include "support/quantised.hpp"
 
+namespace quantised_test {
+
 using namespace kvevict_test;
 using kvevict::float8_e4m3;
 using kvevict::KvView;
@@ -147,3 +149,5 @@ TEST_CASE("contract: 8-bit numbers with extreme scales score as their numbers",
     by_row.check(RowsForm::packed, RowsForm::packed, default_policies());
   }
 }
+
+}  // namespace quantised_test

@@ -9,6 +9,8 @@
 #include "contract/policy_variants.hpp"
 #include "support/backend.hpp"
 
+namespace query_layouts_test {
+
 using namespace kvevict_test;
 using kvevict::Evidence;
 using kvevict::QueriesView;
@@ -107,3 +109,5 @@ TEST_CASE("contract: query positions of each head", "[contract][layout]") {
     CHECK(same_bits(scores_of(res, policy, given.view(), evidence), want));
   }
 }
+
+}  // namespace query_layouts_test

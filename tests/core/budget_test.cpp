@@ -12,6 +12,8 @@
 #include "reference/selection.hpp"
 #include "support/random.hpp"
 
+namespace budget_test {
+
 using kvevict::Budget;
 using kvevict::Rounding;
 using kvevict::RowLayout;
@@ -197,3 +199,5 @@ TEST_CASE("bad budgets are refused with their bounds", "[core][budget]") {
   REQUIRE(refused([] { Budget::evict_ratio(std::nan("")); }) ==
           "budget.evict_ratio is nan, must be in [0, 1]");
 }
+
+}  // namespace budget_test

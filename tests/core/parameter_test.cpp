@@ -11,6 +11,8 @@
 #include "kvevict/ops/group_reduction.hpp"
 #include "kvevict/ops/row_weighting.hpp"
 
+namespace parameter_test {
+
 using kvevict::Epsilon;
 using kvevict::format_parameter;
 using kvevict::GroupReduction;
@@ -119,3 +121,5 @@ TEST_CASE("what is written can be read back", "[core][parameter]") {
   REQUIRE(format_parameter(Noise::absolute(1)) == "absolute:1");
   REQUIRE(format_parameter(Epsilon::absolute(0)) == "absolute:0");
 }
+
+}  // namespace parameter_test

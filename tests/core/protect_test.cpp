@@ -9,6 +9,8 @@
 #include "core/errors.hpp"
 #include "support/random.hpp"
 
+namespace protect_test {
+
 using kvevict::most_protected;
 using kvevict::PositionRow;
 using kvevict::PositionSpan;
@@ -149,3 +151,5 @@ TEST_CASE("bad rules are refused with their bounds", "[core][protect]") {
   const PositionSpan fine[] = {{7, 7}};
   REQUIRE_NOTHROW(require_valid({.sinks = 0, .recent = 0, .spans = fine}));
 }
+
+}  // namespace protect_test

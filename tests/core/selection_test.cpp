@@ -8,6 +8,8 @@
 #include "core/errors.hpp"
 #include "core/selections.hpp"
 
+namespace selection_test {
+
 using kvevict::RowLayout;
 using kvevict::Selection;
 using kvevict_test::refused;
@@ -121,3 +123,5 @@ TEST_CASE("counts in device memory are checked by what the host knows of them",
   REQUIRE(refused([&] { require_counts_fit(kept, Device::uniform(2, 3)); }) ==
           "selection.count of head 1 is 4, must be at most the head's rows, 3");
 }
+
+}  // namespace selection_test

@@ -10,6 +10,8 @@
 #include "core/errors.hpp"
 #include "kvevict/core/kv_view.hpp"
 
+namespace storage_test {
+
 using kvevict::channel_of;
 using kvevict::float8_e4m3;
 using kvevict::float8_e5m2;
@@ -194,3 +196,5 @@ TEST_CASE("scales of rows lie in pages beside those of the rows", "[core][storag
   REQUIRE(cache.keys().head(1).value(3, 0) == 23.0f);
   REQUIRE(cache.values().head(1).value(4, 3) == 1.0f);
 }
+
+}  // namespace storage_test

@@ -7,6 +7,8 @@
 #include "support/allocation_counter.hpp"
 #include "support/random.hpp"
 
+namespace allocators_workspace_test {
+
 using namespace kvevict_test;
 using kvevict::CpuResources;
 using kvevict::KNorm;
@@ -94,3 +96,5 @@ TEST_CASE("warm selections of equal counts and of the same rows allocate nothing
   const std::int64_t allocations = scope.count().allocations;
   REQUIRE(allocations == 0);
 }
+
+}  // namespace allocators_workspace_test

@@ -27,6 +27,8 @@
 #include "kvevict/query_stats.hpp"
 #include "support/random.hpp"
 
+namespace greedy_selection_test {
+
 using namespace kvevict_test;
 using kvevict::Budget;
 using kvevict::CapKV;
@@ -209,3 +211,5 @@ TEST_CASE("evictions by greedy picks refuse what does not fit", "[greedy]") {
         "protected rows of head 0 is 4, must be at most the rows that it keeps, 3");
   CHECK(rows_of(kept) == before);
 }
+
+}  // namespace greedy_selection_test

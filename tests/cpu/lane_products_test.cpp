@@ -11,6 +11,8 @@
 #include "support/random.hpp"
 #include "support/tolerance.hpp"
 
+namespace lane_products_test {
+
 using namespace kvevict_test;
 namespace cpu = kvevict::cpu;
 using cpu::LeftOperand;
@@ -117,3 +119,5 @@ TEST_CASE("what is not finite spoils its own channels' products alone", "[cpu][l
     }
   }
 }
+
+}  // namespace lane_products_test

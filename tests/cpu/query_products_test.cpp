@@ -9,6 +9,8 @@
 #include "support/random.hpp"
 #include "support/tolerance.hpp"
 
+namespace query_products_test {
+
 using namespace kvevict_test;
 namespace cpu = kvevict::cpu;
 
@@ -88,3 +90,5 @@ TEST_CASE("products with a triangle are those with the whole matrix", "[cpu][que
     }
   }
 }
+
+}  // namespace query_products_test

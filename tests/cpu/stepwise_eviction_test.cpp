@@ -27,6 +27,8 @@
 #include "reference/random_inputs.hpp"
 #include "support/quantised.hpp"
 
+namespace stepwise_eviction_test {
+
 using namespace kvevict_test;
 using kvevict::Budget;
 using kvevict::CpuResources;
@@ -216,3 +218,5 @@ TEST_CASE("evictions in steps refuse what does not fit", "[stepwise]") {
         "protected rows of head 0 is 6, must be at most the rows that it keeps, 5");
   CHECK(rows_of(kept) == before);
 }
+
+}  // namespace stepwise_eviction_test

@@ -7,6 +7,8 @@
 #include "decode/engine.hpp"
 #include "support/allocation_counter.hpp"
 
+namespace allocation_test {
+
 using namespace kvevict_test;
 
 using kvevict::QueryMemory;
@@ -69,3 +71,5 @@ TEST_CASE("thousands of cycles allocate nothing", "[decode]") {
                          kvevict::GlobalBudget{.allow_incomparable = true}, 400) == 0);
   }
 }
+
+}  // namespace allocation_test

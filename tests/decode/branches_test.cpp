@@ -12,6 +12,8 @@
 #include "decode/engine.hpp"
 #include "kvevict/cpu/mass.hpp"
 
+namespace branches_test {
+
 using namespace kvevict_test;
 
 using kvevict::DecodeSchedule;
@@ -204,3 +206,5 @@ TEST_CASE("nothing is protected where the schedule says so", "[decode]") {
   const auto& held = engine.held(0);
   CHECK(held[static_cast<std::size_t>(limit - limit / 2)] < 100 - limit / 2);
 }
+
+}  // namespace branches_test

@@ -7,6 +7,8 @@
 #include "kvevict/cpu/row_norms.hpp"
 #include "kvevict/cpu/row_weighting.hpp"
 
+namespace churn_quantised_test {
+
 using namespace kvevict_test;
 
 namespace {
@@ -45,3 +47,5 @@ TEMPLATE_TEST_CASE("churn of quantised caches, any format", "[decode][churn][qua
   if (churn_factor() > 1) WARN(operations << " operations");
   CHECK(operations > 21 * steps);
 }
+
+}  // namespace churn_quantised_test

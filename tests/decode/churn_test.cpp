@@ -9,6 +9,8 @@
 // The first 626,982 of the latter are the same as before, so that it is 10,685,178 different ones.
 #include "decode/churn.hpp"
 
+namespace churn_test {
+
 using namespace kvevict_test;
 
 namespace {
@@ -48,3 +50,5 @@ TEST_CASE("churn against a plain list of rows", "[decode][churn]") {
   if (churn_factor() > 1) WARN(operations << " operations");
   CHECK(operations > 200000 * churn_factor());
 }
+
+}  // namespace churn_test

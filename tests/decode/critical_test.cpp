@@ -16,6 +16,8 @@
 #include "kvevict/decorators/critical_kv.hpp"
 #include "kvevict/policies/tova.hpp"
 
+namespace critical_test {
+
 using namespace kvevict_test;
 using kvevict::CriticalKV;
 using kvevict::Selection;
@@ -94,3 +96,5 @@ TEST_CASE("CriticalKV keeps a cache within its limit by two stages", "[decode][c
   REQUIRE(evictions > 5);
   REQUIRE(ragged);
 }
+
+}  // namespace critical_test

@@ -8,6 +8,8 @@
 #include "core/errors.hpp"
 #include "decode/engine.hpp"
 
+namespace errors_test {
+
 using namespace kvevict_test;
 
 using kvevict::Budget;
@@ -365,3 +367,5 @@ TEST_CASE("an observation that runs out of workspace changes nothing", "[decode]
   CHECK(refusals > 3);
   CHECK(evictor.save(enough) == undisturbed.save(enough));
 }
+
+}  // namespace errors_test

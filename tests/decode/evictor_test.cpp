@@ -11,6 +11,8 @@
 #include "kvevict/allocators/adaptive.hpp"
 #include "kvevict/allocators/pyramid.hpp"
 
+namespace evictor_test {
+
 using namespace kvevict_test;
 
 using kvevict::Budget;
@@ -463,3 +465,5 @@ TEST_CASE("spans are named by position and belong to the evictor", "[decode]") {
     CHECK(std::count(engine.held(0).begin(), engine.held(0).end(), position) == 1);
   }
 }
+
+}  // namespace evictor_test

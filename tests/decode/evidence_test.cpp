@@ -9,6 +9,8 @@
 #include "core/errors.hpp"
 #include "decode/engine.hpp"
 
+namespace evidence_test {
+
 using namespace kvevict_test;
 
 using kvevict::DecodeEvidenceOptions;
@@ -165,3 +167,5 @@ TEST_CASE("a policy that may choose and is given nothing says so before any work
   CHECK(engine.differences() == 0);
   CHECK(evictor.rows(0) == 8);
 }
+
+}  // namespace evidence_test

@@ -9,6 +9,8 @@
 #include "decode/engine.hpp"
 #include "support/golden.hpp"
 
+namespace golden_test {
+
 using namespace kvevict_test;
 
 using kvevict::Budget;
@@ -166,3 +168,5 @@ TEST_CASE("golden: H2O's decoding runs are reproduced by an evictor", "[decode][
   }
   CHECK(runs == 2);
 }
+
+}  // namespace golden_test

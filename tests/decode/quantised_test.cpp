@@ -8,6 +8,8 @@
 #include "kvevict/cpu/attention_statistic.hpp"
 #include "support/quantised.hpp"
 
+namespace quantised_test {
+
 using namespace kvevict_test;
 using kvevict::float8_e4m3;
 using kvevict::q8_0;
@@ -195,3 +197,5 @@ TEMPLATE_TEST_CASE("quantised layouts give the same rows: a prompt of 520, a lim
     }
   }
 }
+
+}  // namespace quantised_test

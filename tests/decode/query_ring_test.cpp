@@ -14,6 +14,8 @@
 #include "support/backend.hpp"
 #include "support/random.hpp"
 
+namespace query_ring_test {
+
 using namespace kvevict_test;
 using kvevict::QueriesView;
 using kvevict::QueryRing;
@@ -144,3 +146,5 @@ TEST_CASE("a ring refuses what is not its own", "[decode][query_ring]") {
   }
   CHECK(differences(ring, 0, 6) == 0);
 }
+
+}  // namespace query_ring_test

@@ -14,6 +14,8 @@
 #include "kvevict/cpu/streamed_rows.hpp"
 #include "kvevict/decorators/block_streaming.hpp"
 
+namespace running_keys_test {
+
 using namespace kvevict_test;
 
 using kvevict::BlockStreaming;
@@ -289,3 +291,5 @@ TEST_CASE("running norms and directions refuse what does not belong to them", "[
   CHECK(problem(KeyDiff{}, anchors(3, 5)) ==
         "mean_key_direction.dim is 5, must be equal to the dimension of the rows, 4");
 }
+
+}  // namespace running_keys_test

@@ -15,6 +15,8 @@
 #include "support/random.hpp"
 #include "support/tolerance.hpp"
 
+namespace running_stats_test {
+
 using namespace kvevict_test;
 using kvevict::Covariance;
 using kvevict::ErrorKind;
@@ -254,3 +256,5 @@ TEST_CASE("finishing again allocates nothing", "[decode][query_stats]") {
           running.finish_into(res, {9, 16}, rotation, other);
         }) == "stats.covariance is diagonal, must be full");
 }
+
+}  // namespace running_stats_test

@@ -7,6 +7,8 @@
 #include "core/errors.hpp"
 #include "decode/engine.hpp"
 
+namespace save_test {
+
 using namespace kvevict_test;
 
 using kvevict::DecodeEvidenceOptions;
@@ -221,3 +223,5 @@ TEST_CASE("states of other policies, shapes and evidence", "[decode][save]") {
   wider.restore(res, blob);
   CHECK(wider.save(res) == blob);
 }
+
+}  // namespace save_test

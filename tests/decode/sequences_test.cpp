@@ -14,6 +14,8 @@
 #include "kvevict/reshape_selection.hpp"
 #include "reference/rope.hpp"
 
+namespace sequences_test {
+
 using namespace kvevict_test;
 
 using kvevict::Accumulation;
@@ -419,3 +421,5 @@ TEST_CASE("evidence that nobody collects is asked for by name", "[decode]") {
   CHECK(engine.rows(0) == 8);
   CHECK(engine.differences() == 0);
 }
+
+}  // namespace sequences_test

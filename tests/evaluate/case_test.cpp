@@ -7,6 +7,8 @@
 #include "examples/mini_llama_vocabulary.hpp"
 #include "support/temporary_folder.hpp"
 
+namespace case_test {
+
 namespace {
 
 using namespace evaluate;
@@ -156,3 +158,5 @@ TEST_CASE("asked first, a question belongs to the context but for its last token
   text.answers.clear();
   CHECK_THROWS_AS(query_aware(text), LeftOut);
 }
+
+}  // namespace case_test

@@ -8,6 +8,8 @@
 #include "catch.hpp"
 #include "kvevict_evaluate/tasks.hpp"
 
+namespace context_list_test {
+
 namespace {
 
 using namespace evaluate;
@@ -89,3 +91,5 @@ TEST_CASE("the list that comes with the program is of many kinds, for both uses"
   CHECK(kinds[0].size() >= 5);
   CHECK(kinds[1].size() >= 5);
 }
+
+}  // namespace context_list_test

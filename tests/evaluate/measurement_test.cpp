@@ -16,6 +16,8 @@
 #include "model_eviction/replay.hpp"
 #include "support/temporary_folder.hpp"
 
+namespace measurement_test {
+
 namespace {
 
 using namespace evaluate;
@@ -386,3 +388,5 @@ TEST_CASE("policies that need a replay are measured like others", "[evaluate]") 
     CHECK(cell.incomparable == (std::string(label) == "H2O" ? 1 : 0));
   }
 }
+
+}  // namespace measurement_test

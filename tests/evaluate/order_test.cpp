@@ -5,6 +5,8 @@
 
 #include "catch.hpp"
 
+namespace order_test {
+
 namespace {
 
 using namespace evaluate;
@@ -88,3 +90,5 @@ TEST_CASE("what is missing contradicts too", "[evaluate]") {
     CHECK(!found_in(cells).empty());
   }
 }
+
+}  // namespace order_test

@@ -9,6 +9,8 @@
 #include "catch.hpp"
 #include "support/temporary_folder.hpp"
 
+namespace results_test {
+
 namespace {
 
 using namespace evaluate;
@@ -141,3 +143,5 @@ TEST_CASE("a file that is no table of results is left alone", "[evaluate]") {
   }
   CHECK_THROWS_AS(Results(folder / "no/such/folder.csv"), std::runtime_error);
 }
+
+}  // namespace results_test

@@ -10,6 +10,8 @@
 #include "kvevict_evaluate/text_list.hpp"
 #include "model_eviction/metrics.hpp"
 
+namespace summary_test {
+
 namespace {
 
 using namespace evaluate;
@@ -145,3 +147,5 @@ TEST_CASE("a summary's files have a line for each row", "[evaluate]") {
   write_json(json, cells);
   CHECK(json.str() == "[\n  " + json_object(cells[0]) + ",\n  " + json_object(cells[1]) + "\n]\n");
 }
+
+}  // namespace summary_test

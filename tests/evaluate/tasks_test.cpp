@@ -5,6 +5,8 @@
 
 #include "catch.hpp"
 
+namespace tasks_test {
+
 namespace {
 
 using namespace evaluate;
@@ -81,3 +83,5 @@ TEST_CASE("a task that cannot be is refused", "[evaluate]") {
     CHECK_THROWS_AS(make_task(name, 1, 20, bytes_of), std::runtime_error);
   }
 }
+
+}  // namespace tasks_test

@@ -21,6 +21,8 @@
 #include "model_eviction/key_evidence.hpp"
 #include "model_eviction/model_evidence.hpp"
 
+namespace bounded_sequence_test {
+
 namespace {
 
 using demo::BoundedSequence;
@@ -307,3 +309,5 @@ TEST_CASE("a chunk that cannot be fed leaves a sequence that goes on", "[example
   CHECK(go_on(res, sequence, 3, 10).size() == 2000);
   CHECK(sequence.next_position() == 74);
 }
+
+}  // namespace bounded_sequence_test

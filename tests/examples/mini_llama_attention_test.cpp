@@ -11,6 +11,8 @@
 #include "mini_llama_reference.hpp"
 #include "mini_llama_tiny_model.hpp"
 
+namespace mini_llama_attention_test {
+
 namespace {
 
 using namespace mini_llama;
@@ -149,3 +151,5 @@ TEST_CASE("mini_llama attention: arguments that do not fit", "[mini_llama]") {
 }
 
 }  // namespace
+
+}  // namespace mini_llama_attention_test

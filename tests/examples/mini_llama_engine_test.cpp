@@ -15,6 +15,8 @@
 #include "mini_llama_reference.hpp"
 #include "mini_llama_tiny_model.hpp"
 
+namespace mini_llama_engine_test {
+
 namespace {
 
 using namespace mini_llama;
@@ -450,3 +452,5 @@ TEST_CASE("mini_llama engine: the first of equal logits is the largest", "[mini_
 }
 
 }  // namespace
+
+}  // namespace mini_llama_engine_test

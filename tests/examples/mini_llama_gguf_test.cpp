@@ -9,6 +9,8 @@
 #include "mini_llama_errors.hpp"
 #include "mini_llama_gguf_writer.hpp"
 
+namespace mini_llama_gguf_test {
+
 namespace {
 
 using namespace mini_llama;
@@ -312,3 +314,5 @@ TEST_CASE("mini_llama gguf: files on disk", "[mini_llama]") {
 }
 
 }  // namespace
+
+}  // namespace mini_llama_gguf_test

@@ -7,6 +7,8 @@
 #include "mini_llama_tiny_model.hpp"
 #include "model.hpp"
 
+namespace mini_llama_model_test {
+
 namespace {
 
 using namespace mini_llama;
@@ -210,3 +212,5 @@ TEST_CASE("mini_llama model: numbers that are not possible", "[mini_llama]") {
 }
 
 }  // namespace
+
+}  // namespace mini_llama_model_test

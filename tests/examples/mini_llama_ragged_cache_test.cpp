@@ -8,6 +8,8 @@
 #include "mini_llama_errors.hpp"
 #include "ragged_cache.hpp"
 
+namespace mini_llama_ragged_cache_test {
+
 namespace {
 
 using namespace mini_llama;
@@ -230,3 +232,5 @@ TEST_CASE("mini_llama cache: check finds what a wrong eviction leaves behind", "
 }
 
 }  // namespace
+
+}  // namespace mini_llama_ragged_cache_test

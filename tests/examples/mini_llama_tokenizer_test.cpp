@@ -10,6 +10,8 @@
 #include "mini_llama_vocabulary.hpp"
 #include "tokenizer.hpp"
 
+namespace mini_llama_tokenizer_test {
+
 namespace {
 
 using namespace mini_llama;
@@ -218,3 +220,5 @@ TEST_CASE("mini_llama tokenizer: ids outside of the vocabulary", "[mini_llama]")
 }
 
 }  // namespace
+
+}  // namespace mini_llama_tokenizer_test

@@ -8,6 +8,8 @@
 #include "core/errors.hpp"
 #include "kvevict/cpu/resources.hpp"
 
+namespace any_policy_test {
+
 using kvevict::AnyPolicy;
 using kvevict_test::refused;
 
@@ -165,3 +167,5 @@ TEST_CASE("any policy is what it holds", "[front][any_policy]") {
   REQUIRE(value_of(any, "noise") == "absolute:1");
   STATIC_REQUIRE(kvevict::EvictionPolicy<AnyPolicy, kvevict::CpuResources, float>);
 }
+
+}  // namespace any_policy_test

@@ -16,6 +16,8 @@
 #include "support/backend.hpp"
 #include "support/random.hpp"
 
+namespace churn_test {
+
 using namespace kvevict_test;
 using kvevict::half;
 using kvevict::KvView;
@@ -147,3 +149,5 @@ TEST_CASE("a thousand rounds of append, evict and compact", "[front][compact]") 
   }
   REQUIRE(seen > 4000);
 }
+
+}  // namespace churn_test

@@ -10,6 +10,8 @@
 #include "ops/rows_case.hpp"
 #include "support/backend.hpp"
 
+namespace compact_errors_test {
+
 using namespace kvevict_test;
 using kvevict::ErrorKind;
 using kvevict::KvView;
@@ -164,3 +166,5 @@ TEST_CASE("packed positions do not follow a compaction in place", "[front][compa
       cache.view().with_layout(fine.layout(), WritablePositions::per_head(table));
   REQUIRE(compacted.rows(1) == 1);
 }
+
+}  // namespace compact_errors_test

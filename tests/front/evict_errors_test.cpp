@@ -14,6 +14,8 @@
 #include "kvevict/evict.hpp"
 #include "support/backend.hpp"
 
+namespace evict_errors_test {
+
 using namespace kvevict_test;
 using kvevict::Budget;
 using kvevict::ErrorKind;
@@ -206,3 +208,5 @@ TEST_CASE("a view that reads the selection's own offsets cannot be evicted into 
   REQUIRE(fewer.total() == 4);
   REQUIRE(kept.total() == 12);
 }
+
+}  // namespace evict_errors_test

@@ -18,6 +18,8 @@
 #include "reference/selection.hpp"
 #include "support/backend.hpp"
 
+namespace evict_test {
+
 using namespace kvevict_test;
 using kvevict::Budget;
 using kvevict::KNorm;
@@ -231,3 +233,5 @@ TEST_CASE("writable and read-only caches, braces for evidence", "[front][evict]"
   const Selection random = evict(res, kvevict::Random{.seed = 3}, writable, {}, Budget::rows(4));
   REQUIRE(kept_of(random, 0) != kept_of(random, 1));
 }
+
+}  // namespace evict_test

@@ -13,6 +13,8 @@
 #include "kvevict/cpu/merge_rows.hpp"
 #include "support/backend.hpp"
 
+namespace merge_test {
+
 using namespace kvevict_test;
 using kvevict::KvView;
 using kvevict::Selection;
@@ -136,3 +138,5 @@ TEST_CASE("quantised values are not merged", "[front][merge]") {
               unsupported) == text);
   REQUIRE(std::memcmp(rows.data(), before.data(), rows.size() * sizeof(rows[0])) == 0);
 }
+
+}  // namespace merge_test

@@ -9,6 +9,8 @@
 #include "ops/rows_case.hpp"
 #include "support/backend.hpp"
 
+namespace paged_test {
+
 using namespace kvevict_test;
 using kvevict::half;
 using kvevict::KvView;
@@ -116,3 +118,5 @@ TEST_CASE("keys and values may be halves of one pool", "[front][paged]") {
   REQUIRE(cache.values().head(1)(0, 0) == -7.0f);
   REQUIRE(cache.values().head(0)(3, 0) == -3.0f);
 }
+
+}  // namespace paged_test

@@ -12,6 +12,8 @@
 #include "support/backend.hpp"
 #include "support/quantised.hpp"
 
+namespace quantised_test {
+
 using namespace kvevict_test;
 using kvevict::Budget;
 using kvevict::float8_e4m3;
@@ -300,3 +302,5 @@ TEST_CASE("a cache with other scales receives nothing", "[front][quantised]") {
   REQUIRE(same_row(target.values(), 2, from.view().values(), 7, 1));
   REQUIRE(to.positions[0][1] == 9);
 }
+
+}  // namespace quantised_test

@@ -12,6 +12,8 @@
 #include "reference/rope.hpp"
 #include "support/backend.hpp"
 
+namespace query_stats_facts_test {
+
 using namespace kvevict_test;
 using kvevict::Covariance;
 using kvevict::QueryStats;
@@ -143,3 +145,5 @@ TEST_CASE("statistics refuse what they cannot use", "[front][query_stats]") {
             running.merge(res, RunningQueryStats(2, dim, Rope{}, Covariance::diagonal));
           }) == "other.covariance is 18, must be of the same kind, of size 144");
 }
+
+}  // namespace query_stats_facts_test

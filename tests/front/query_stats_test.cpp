@@ -14,6 +14,8 @@
 #include "support/backend.hpp"
 #include "support/tolerance.hpp"
 
+namespace query_stats_test {
+
 using namespace kvevict_test;
 using kvevict::Covariance;
 using kvevict::QueryStats;
@@ -293,3 +295,5 @@ TEST_CASE("reset forgets everything", "[front][query_stats]") {
   QueryStats b = fresh.finish(res, {100, 10});
   REQUIRE(numbers(a) == numbers(b));
 }
+
+}  // namespace query_stats_test

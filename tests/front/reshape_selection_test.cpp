@@ -20,6 +20,8 @@
 #include "support/backend.hpp"
 #include "support/random.hpp"
 
+namespace reshape_selection_test {
+
 using namespace kvevict_test;
 using kvevict::Budget;
 using kvevict::GroupReduction;
@@ -215,3 +217,5 @@ TEST_CASE("heads with other positions cannot keep the same rows", "[front][resha
                              Budget::rows(2));
           }) == "rows of head 1 is 4, must be those of the first head of its group, 3");
 }
+
+}  // namespace reshape_selection_test

@@ -17,6 +17,8 @@
 #include "ops/rows_case.hpp"
 #include "support/backend.hpp"
 
+namespace workspace_bytes_test {
+
 using namespace kvevict_test;
 using kvevict::Budget;
 using kvevict::GlobalBudget;
@@ -92,3 +94,5 @@ TEST_CASE("the size is refused for what the call would refuse", "[front][workspa
   REQUIRE(refused([&] { workspace_bytes(res, needy, cache_of(keys), {}, Budget::rows(4)); }) ==
           "evidence.probes is missing, must be given for GivenScores");
 }
+
+}  // namespace workspace_bytes_test

@@ -13,6 +13,8 @@
 #include "policies/any_policy_calls.hpp"
 #include "support/backend.hpp"
 
+namespace decorators_test {
+
 using namespace kvevict_test;
 using kvevict::KvView;
 using kvevict::QueriesView;
@@ -183,3 +185,5 @@ TEST_CASE("golden: every stored kept set of BlockPress is reproduced exactly", "
   }
   CHECK(count == 12);
 }
+
+}  // namespace decorators_test

@@ -9,6 +9,8 @@
 #include "policies/any_policy_calls.hpp"
 #include "support/backend.hpp"
 
+namespace kept_test {
+
 using namespace kvevict_test;
 
 namespace {
@@ -45,3 +47,5 @@ TEST_CASE("golden: every stored kept set of a policy is reproduced exactly", "[g
   }
   CHECK(count == 194);
 }
+
+}  // namespace kept_test

@@ -18,6 +18,8 @@
 #include "policies/policy_inputs.hpp"
 #include "support/backend.hpp"
 
+namespace layer_scores_test {
+
 using namespace kvevict_test;
 
 namespace {
@@ -177,3 +179,5 @@ TEST_CASE("golden: leverage through a given sketch", "[golden]") {
   for (const GoldenEntry& entry : entries) check(entry, sketched_leverage(entry));
   CHECK(entries.size() == 5);
 }
+
+}  // namespace layer_scores_test

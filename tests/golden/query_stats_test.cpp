@@ -9,6 +9,8 @@
 #include "kvevict/probes.hpp"
 #include "support/backend.hpp"
 
+namespace query_stats_test {
+
 using namespace kvevict_test;
 
 namespace {
@@ -107,3 +109,5 @@ TEST_CASE("golden: probes are queries of the context at positions of the future"
           golden_data().array(entry.id).values_double());
   }
 }
+
+}  // namespace query_stats_test

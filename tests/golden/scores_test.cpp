@@ -7,6 +7,8 @@
 #include "policies/any_policy_calls.hpp"
 #include "support/backend.hpp"
 
+namespace scores_test {
+
 using namespace kvevict_test;
 
 namespace {
@@ -39,3 +41,5 @@ TEST_CASE("golden: every stored score of a policy is reproduced", "[golden]") {
   }
   CHECK(count == 126);
 }
+
+}  // namespace scores_test

@@ -9,6 +9,8 @@
 #include "ops/op_runs.hpp"
 #include "ops/rows_case.hpp"
 
+namespace attention_mask_test {
+
 using namespace kvevict_test;
 using kvevict::AttentionStatistic;
 using kvevict::ProbeMask;
@@ -180,3 +182,5 @@ TEST_CASE("a NaN row reaches the queries that see it, in the rows that they see"
     }
   }
 }
+
+}  // namespace attention_mask_test

@@ -13,6 +13,8 @@
 #include "ops/rows_case.hpp"
 #include "support/backend.hpp"
 
+namespace attention_statistic_test {
+
 using namespace kvevict_test;
 using kvevict::AttentionStatistic;
 using kvevict::bfloat16;
@@ -263,3 +265,5 @@ TEST_CASE("attention refuses shapes that do not fit", "[ops][attention]") {
   REQUIRE(problem(4, 1, 4, 1.0f) ==
           "out is of another shape, must be one score for each row of each head");
 }
+
+}  // namespace attention_statistic_test

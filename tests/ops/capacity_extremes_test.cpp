@@ -8,6 +8,8 @@
 #include "ops/weighted_rows_case.hpp"
 #include "support/backend.hpp"
 
+namespace capacity_extremes_test {
+
 using namespace kvevict_test;
 using kvevict::MatrixBatchView;
 using kvevict::Noise;
@@ -195,3 +197,5 @@ TEST_CASE("inverse factors multiply to the inverse", "[ops][capacity]") {
     }
   }
 }
+
+}  // namespace capacity_extremes_test

@@ -12,6 +12,8 @@
 #include "ops/weighted_rows_case.hpp"
 #include "support/backend.hpp"
 
+namespace capacity_test {
+
 using namespace kvevict_test;
 using kvevict::bfloat16;
 using kvevict::half;
@@ -226,3 +228,5 @@ TEST_CASE("many small rows count beside one that outweighs them", "[ops][capacit
     }
   }
 }
+
+}  // namespace capacity_test

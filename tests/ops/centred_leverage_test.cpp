@@ -14,6 +14,8 @@
 #include "reference/linear.hpp"
 #include "support/backend.hpp"
 
+namespace centred_leverage_test {
+
 using namespace kvevict_test;
 using kvevict::bfloat16;
 using kvevict::half;
@@ -213,3 +215,5 @@ TEST_CASE("bad transforms, ranges and sketches are refused", "[ops][centred_leve
   REQUIRE(refused([&] { gaussian_sketch(res, 0, 0, sketch); }) ==
           "width is 0, must be in [1, dim], dim = 4");
 }
+
+}  // namespace centred_leverage_test

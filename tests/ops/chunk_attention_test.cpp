@@ -14,6 +14,8 @@
 #include "reference/linear.hpp"
 #include "support/backend.hpp"
 
+namespace chunk_attention_test {
+
 using namespace kvevict_test;
 using kvevict::bfloat16;
 using kvevict::ChunkPadding;
@@ -188,3 +190,5 @@ TEST_CASE("bad chunks and queries are refused", "[ops][chunk_attention]") {
   REQUIRE(problem(2, 4, 2, {}) ==
           "query_window.positions is missing, must be given to tell the chunk of each query");
 }
+
+}  // namespace chunk_attention_test

@@ -13,6 +13,8 @@
 #include "reference/policies.hpp"
 #include "support/backend.hpp"
 
+namespace drop_loss_test {
+
 using namespace kvevict_test;
 using kvevict::bfloat16;
 using kvevict::half;
@@ -227,3 +229,5 @@ TEST_CASE("drop_loss refuses shapes that do not fit", "[ops][drop_loss]") {
   REQUIRE(problem(2, 2, 4, values, strided, none) ==
           "output_projection.stride is 2, must be 1 between columns");
 }
+
+}  // namespace drop_loss_test

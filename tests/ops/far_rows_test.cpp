@@ -25,6 +25,8 @@
 #include "ops/op_runs.hpp"
 #include "ops/rows_case.hpp"
 
+namespace far_rows_test {
+
 using namespace kvevict_test;
 using kvevict::half;
 using kvevict::MatrixBatchView;
@@ -267,3 +269,5 @@ TEST_CASE("attention mass from keys beyond 2^33 elements", "[ops][far]") {
     CHECK(same_bits(mass_of(RowsView<const half>(c.far)), mass_of(c.near.view())));
   }
 }
+
+}  // namespace far_rows_test

@@ -11,6 +11,8 @@
 #include "ops/rows_case.hpp"
 #include "support/backend.hpp"
 
+namespace gather_test {
+
 using namespace kvevict_test;
 using kvevict::bfloat16;
 using kvevict::half;
@@ -177,3 +179,5 @@ TEST_CASE("rows of another dimension are refused", "[ops][gather]") {
   REQUIRE(refused([&] { gather_rows(res, kept.view(), from.view(), to.writable()); }) ==
           "to.dim is 5, must be equal to 4");
 }
+
+}  // namespace gather_test

@@ -12,6 +12,8 @@
 #include "support/backend.hpp"
 #include "support/random.hpp"
 
+namespace global_counts_test {
+
 using namespace kvevict_test;
 using kvevict::Protect;
 using kvevict::RowLayout;
@@ -275,3 +277,5 @@ TEST_CASE("totals that do not fit are budget errors", "[ops][global_counts]") {
   REQUIRE(refused([&] { counts_of(heads, 3, 0, no_cap, {.sinks = -2}); }) ==
           "protect.sinks is -2, must be >= 0");
 }
+
+}  // namespace global_counts_test

@@ -16,6 +16,8 @@
 #include "reference/linear.hpp"
 #include "support/backend.hpp"
 
+namespace greedy_log_det_test {
+
 using namespace kvevict_test;
 using kvevict::half;
 using kvevict::MatrixBatchView;
@@ -257,3 +259,5 @@ TEST_CASE("greedy_log_det refuses what does not fit", "[ops][greedy]") {
                 MatrixBatchView<const float>::packed(matrices.data(), 2, 3, 4)) ==
         "transforms.dim is 4, must be equal to the dimension of the rows, 3");
 }
+
+}  // namespace greedy_log_det_test

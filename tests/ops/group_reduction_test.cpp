@@ -13,6 +13,8 @@
 #include "support/backend.hpp"
 #include "support/random.hpp"
 
+namespace group_reduction_test {
+
 using namespace kvevict_test;
 using kvevict::GroupReduction;
 using kvevict::ReductionDomain;
@@ -154,3 +156,5 @@ TEST_CASE("shapes that do not divide are refused", "[ops][group_reduction]") {
   REQUIRE(problem(1, 3) == "in.heads is 1, must be a positive multiple of the KV heads, 2");
   REQUIRE(problem(4, 2) == "in is of another shape, must be one score for each row of each head");
 }
+
+}  // namespace group_reduction_test

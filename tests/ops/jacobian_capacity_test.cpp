@@ -14,6 +14,8 @@
 #include "reference/linear.hpp"
 #include "support/backend.hpp"
 
+namespace jacobian_capacity_test {
+
 using namespace kvevict_test;
 using kvevict::Covariance;
 using kvevict::JacobianCapacityOptions;
@@ -254,3 +256,5 @@ TEST_CASE("jacobian_capacity_losses refuses what does not fit", "[ops][jacobian]
   CHECK(problem(values, stats.view(), {}, 4) ==
         "losses.size is 4, must be one for each row of each query head, 5");
 }
+
+}  // namespace jacobian_capacity_test

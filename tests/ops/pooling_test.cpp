@@ -12,6 +12,8 @@
 #include "support/backend.hpp"
 #include "support/random.hpp"
 
+namespace pooling_test {
+
 using namespace kvevict_test;
 using kvevict::Pooling;
 using kvevict::PositionBound;
@@ -163,3 +165,5 @@ TEST_CASE("kernels that have no centre are refused", "[ops][pooling]") {
   REQUIRE(problem(3, RowLayout<>::uniform(4, 2)) ==
           "scores is of another shape, must be one score for each row of each head");
 }
+
+}  // namespace pooling_test

@@ -11,6 +11,8 @@
 #include "support/backend.hpp"
 #include "support/random.hpp"
 
+namespace projected_norms_test {
+
 using namespace kvevict_test;
 using kvevict::bfloat16;
 using kvevict::half;
@@ -106,3 +108,5 @@ TEST_CASE("projections that do not fit the rows are refused", "[ops][projected_n
   strided.stride[2] = 2;
   REQUIRE(problem(strided) == "output_projection.stride is 2, must be 1 between columns");
 }
+
+}  // namespace projected_norms_test

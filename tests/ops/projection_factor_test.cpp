@@ -12,6 +12,8 @@
 #include "support/backend.hpp"
 #include "support/random.hpp"
 
+namespace projection_factor_test {
+
 using namespace kvevict_test;
 using kvevict::bfloat16;
 using kvevict::ErrorKind;
@@ -201,3 +203,5 @@ TEST_CASE("factors that are not finite are an error, or counted on a device", "[
   REQUIRE(std::isnan(out[0]));
   REQUIRE(out[16] > 0.0f);
 }
+
+}  // namespace projection_factor_test

@@ -12,6 +12,8 @@
 #include "support/backend.hpp"
 #include "support/random.hpp"
 
+namespace protected_counts_test {
+
 using namespace kvevict_test;
 using kvevict::PositionSpan;
 using kvevict::Protect;
@@ -83,3 +85,5 @@ TEST_CASE("bad rules are not counted", "[ops][protected_counts]") {
   REQUIRE(refused([] { counts_of(RowLayout<>::uniform(1, 4), {}, {.sinks = -3}); }) ==
           "protect.sinks is -3, must be >= 0");
 }
+
+}  // namespace protected_counts_test

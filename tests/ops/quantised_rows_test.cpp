@@ -16,6 +16,8 @@
 #include "support/backend.hpp"
 #include "support/quantised.hpp"
 
+namespace quantised_rows_test {
+
 using namespace kvevict_test;
 using kvevict::BlockStorage;
 using kvevict::ErrorKind;
@@ -247,3 +249,5 @@ TEST_CASE("rows are not copied to where another scale is theirs", "[ops][quantis
   gather(two, two);
   REQUIRE(to.view().head(1)(0, 3).bits == from.view().head(1)(5, 3).bits);
 }
+
+}  // namespace quantised_rows_test

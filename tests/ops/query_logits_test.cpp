@@ -11,6 +11,8 @@
 #include "ops/rows_case.hpp"
 #include "support/backend.hpp"
 
+namespace query_logits_test {
+
 using namespace kvevict_test;
 using kvevict::bfloat16;
 using kvevict::Covariance;
@@ -266,3 +268,5 @@ TEST_CASE("statistics of another shape are refused", "[ops][query_logits]") {
   REQUIRE(form(Covariance::diagonal) ==
           "query_stats.covariance.heads is 3, must be a positive multiple of the KV heads, 2");
 }
+
+}  // namespace query_logits_test

@@ -13,6 +13,8 @@
 #include "reference/linear.hpp"
 #include "support/backend.hpp"
 
+namespace row_norms_test {
+
 using namespace kvevict_test;
 using kvevict::bfloat16;
 using kvevict::half;
@@ -109,3 +111,5 @@ TEST_CASE("norms that are known give the scores that the rows give", "[ops][row_
                       kvevict::ScoreView<>{scores, kvevict::RowLayout<>::uniform(1, 5)});
         }) == "key_norms.rows is different, must be one norm for each row of each head");
 }
+
+}  // namespace row_norms_test

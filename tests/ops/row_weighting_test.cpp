@@ -13,6 +13,8 @@
 #include "reference/linear.hpp"
 #include "support/backend.hpp"
 
+namespace row_weighting_test {
+
 using namespace kvevict_test;
 using kvevict::bfloat16;
 using kvevict::Epsilon;
@@ -285,3 +287,5 @@ TEST_CASE("weighting refuses what does not fit", "[ops][row_weighting]") {
   REQUIRE(refused([&] { multiply_by_root(res, other, scores); }) ==
           "quadratic is of another shape, must be one score for each row of each head");
 }
+
+}  // namespace row_weighting_test

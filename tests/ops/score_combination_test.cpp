@@ -11,6 +11,8 @@
 #include "support/backend.hpp"
 #include "support/random.hpp"
 
+namespace score_combination_test {
+
 using namespace kvevict_test;
 using kvevict::Combination;
 using kvevict::RowLayout;
@@ -189,3 +191,5 @@ TEST_CASE("scores of another shape are refused", "[ops][score_combination]") {
   REQUIRE(refused([&] { multiply_scores(res, view(3, 3), 0.0, false, view(2, 3)); }) ==
           "factors is of another shape, must be one score for each row of each head");
 }
+
+}  // namespace score_combination_test

@@ -12,6 +12,8 @@
 #include "reference/selection.hpp"
 #include "support/random.hpp"
 
+namespace score_marks_test {
+
 using namespace kvevict_test;
 using kvevict::Positions;
 using kvevict::Protect;
@@ -153,3 +155,5 @@ TEST_CASE("lifted rows stay apart from the others and from each other", "[ops][s
     REQUIRE(wrong == 0);
   }
 }
+
+}  // namespace score_marks_test

@@ -11,6 +11,8 @@
 #include "reference/selection.hpp"
 #include "support/random.hpp"
 
+namespace score_order_test {
+
 using namespace kvevict_test;
 using kvevict::Positions;
 using kvevict::Protect;
@@ -168,3 +170,5 @@ TEST_CASE("orders of what has no rows, and what cannot be", "[ops][score_order]"
             rank_scores(res, scores, ScoreView<>{out.data(), RowLayout<>::uniform(1, 3)});
           }) == "out is of another shape, must be one score for each row of each head");
 }
+
+}  // namespace score_order_test

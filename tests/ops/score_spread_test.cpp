@@ -9,6 +9,8 @@
 #include "support/backend.hpp"
 #include "support/random.hpp"
 
+namespace score_spread_test {
+
 using namespace kvevict_test;
 using kvevict::RowLayout;
 using kvevict::ScoreView;
@@ -102,3 +104,5 @@ TEST_CASE("the scale of a head's scores does not matter, the signs and NaN do no
     REQUIRE(got[3] == Approx(2.0).epsilon(1e-14));
   }
 }
+
+}  // namespace score_spread_test

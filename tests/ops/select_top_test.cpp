@@ -14,6 +14,8 @@
 #include "support/backend.hpp"
 #include "support/random.hpp"
 
+namespace select_top_test {
+
 using namespace kvevict_test;
 using kvevict::Protect;
 using kvevict::RowLayout;
@@ -226,3 +228,5 @@ TEST_CASE("counts that cannot be met are refused before anything is written", "[
   REQUIRE(refused(call({0, 3, 5}, {.recent = -1})) == "protect.recent is -1, must be >= 0");
   REQUIRE(indices == std::vector<std::int32_t>(20, -7));
 }
+
+}  // namespace select_top_test

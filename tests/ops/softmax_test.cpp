@@ -13,6 +13,8 @@
 #include "support/backend.hpp"
 #include "support/random.hpp"
 
+namespace softmax_test {
+
 using namespace kvevict_test;
 using kvevict::RowLayout;
 using kvevict::SoftmaxOutput;
@@ -212,3 +214,5 @@ TEST_CASE("a negative number of skipped rows is refused", "[ops][softmax]") {
                     SoftmaxOutput::probability);
           }) == "skip_first is -1, must be >= 0");
 }
+
+}  // namespace softmax_test

@@ -16,6 +16,8 @@
 #include "reference/random_inputs.hpp"
 #include "support/backend.hpp"
 
+namespace h2o_state_test {
+
 using namespace kvevict_test;
 using kvevict::Accumulation;
 using kvevict::H2O;
@@ -220,3 +222,5 @@ TEST_CASE("H2O state: a thousand steps of append and evict keep count", "[polici
   }
   CHECK(state.mass().layout.rows(0) == 16);
 }
+
+}  // namespace h2o_state_test

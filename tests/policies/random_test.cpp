@@ -14,6 +14,8 @@
 #include "reference/random_inputs.hpp"
 #include "support/backend.hpp"
 
+namespace random_test {
+
 using namespace kvevict_test;
 
 namespace {
@@ -101,3 +103,5 @@ TEST_CASE("Random: needs nothing and is comparable across heads", "[policies][ra
   CHECK(kvevict::Random{}.needs().empty());
   CHECK(kvevict::Random{}.comparable_across_heads());
 }
+
+}  // namespace random_test

@@ -12,6 +12,8 @@
 #include "reference/random_inputs.hpp"
 #include "support/backend.hpp"
 
+namespace streaming_llm_test {
+
 using namespace kvevict_test;
 using kvevict::Budget;
 using kvevict::StreamingLLM;
@@ -104,3 +106,5 @@ TEST_CASE("StreamingLLM: needs nothing and is comparable across heads", "[polici
   CHECK(StreamingLLM{}.needs().empty());
   CHECK(StreamingLLM{}.comparable_across_heads());
 }
+
+}  // namespace streaming_llm_test

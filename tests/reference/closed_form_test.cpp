@@ -8,6 +8,8 @@
 #include "reference/reference.hpp"
 #include "support/tolerance.hpp"
 
+namespace closed_form_test {
+
 using namespace kvevict_test;
 using namespace kvevict_test::reference;
 
@@ -212,3 +214,5 @@ TEST_CASE("kept sets at two budgets") {
   CHECK(select_top(window[0], 6, {9, 10, 11}) == Rows{1, 2, 7, 9, 10, 11});
   CHECK(select_top(window[1], 6, {9, 10, 11}) == Rows{3, 4, 5, 9, 10, 11});
 }
+
+}  // namespace closed_form_test

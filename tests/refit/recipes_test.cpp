@@ -12,6 +12,8 @@
 #include "reference/random_inputs.hpp"
 #include "support/random.hpp"
 
+namespace recipes_test {
+
 using namespace kvevict_test;
 using kvevict::Budget;
 using kvevict::CpuResources;
@@ -179,3 +181,5 @@ TEST_CASE("recipes: what is missing is named, and nothing is changed", "[refit][
   CHECK(refusal(with_bias, context.evidence(), kvevict::ErrorKind::unsupported) ==
         "refit.mass is bias, must be none or absorbed: a bias has nowhere to go");
 }
+
+}  // namespace recipes_test

@@ -5,6 +5,8 @@
 
 #include "catch.hpp"
 
+namespace selection_compare_test {
+
 using namespace kvevict_test;
 
 namespace {
@@ -40,3 +42,5 @@ TEST_CASE("sets that are no sets are a problem") {
         "the first set is not ascending at 1");
   CHECK(compare_selection(Rows{0}, Rows{0, 1}, scores).problem == "sizes 1 and 2");
 }
+
+}  // namespace selection_compare_test

@@ -6,6 +6,8 @@
 
 #include "catch.hpp"
 
+namespace tolerance_test {
+
 using namespace kvevict_test;
 
 namespace {
@@ -55,3 +57,5 @@ TEST_CASE("ranges of different size never agree") {
   CHECK(comparison.describe() == "sizes differ: got 1, want 2");
   CHECK(compare(std::vector<int>{}, std::vector<int>{}, tolerance::exact).within());
 }
+
+}  // namespace tolerance_test

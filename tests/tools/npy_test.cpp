@@ -13,6 +13,8 @@
 #include "program.hpp"
 #include "support/npy.hpp"
 
+namespace npy_test {
+
 namespace {
 
 using kvevict_score::read_npy;
@@ -186,3 +188,5 @@ TEST_CASE("npy: every field of the header is checked") {
   CHECK(says(header_complaint(""), "'{'"));
   CHECK(says(header_complaint(plain_header + "{}"), "behind its dictionary"));
 }
+
+}  // namespace npy_test

@@ -15,6 +15,8 @@
 #include "support/npy.hpp"
 #include "support/tolerance.hpp"
 
+namespace score_test {
+
 namespace {
 
 using namespace kvevict_test;
@@ -285,3 +287,5 @@ TEST_CASE("kvevict_score: a budget in bytes counts both keys and values") {
   CHECK(read_npy(folder / "k_h0.npy").dim(0) == 101);
   CHECK(read_npy(folder / "k_h2.npy").dim(0) == 100);
 }
+
+}  // namespace score_test

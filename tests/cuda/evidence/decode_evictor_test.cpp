@@ -13,6 +13,8 @@
 #include "support/random.hpp"
 #include "support/tolerance.hpp"
 
+namespace decode_evictor_test {
+
 using namespace kvevict_test;
 using kvevict::Covariance;
 using kvevict::CpuResources;
@@ -265,3 +267,5 @@ TEST_CASE("older queries weigh less on a device as on the host", "[cuda][evidenc
     CHECK(seconds.within());
   }
 }
+
+}  // namespace decode_evictor_test

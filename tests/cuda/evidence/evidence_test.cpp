@@ -16,6 +16,8 @@
 #include "support/random.hpp"
 #include "support/tolerance.hpp"
 
+namespace evidence_test {
+
 using namespace kvevict_test;
 using kvevict::BasicRunningQueryStats;
 using kvevict::Covariance;
@@ -219,3 +221,5 @@ TEST_CASE("stacked factors that are not finite are counted on a device", "[cuda]
   REQUIRE(std::all_of(got.begin(), got.begin() + size, [](float x) { return std::isfinite(x); }));
   REQUIRE(std::all_of(got.begin() + size, got.end(), [](float x) { return std::isnan(x); }));
 }
+
+}  // namespace evidence_test

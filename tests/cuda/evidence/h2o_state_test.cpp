@@ -13,6 +13,8 @@
 #include "support/random.hpp"
 #include "support/tolerance.hpp"
 
+namespace h2o_state_test {
+
 using namespace kvevict_test;
 using kvevict::Accumulation;
 using kvevict::CpuResources;
@@ -207,3 +209,5 @@ TEST_CASE("H2O's state on a device allocates nothing once its heads have stopped
     res.wait();
   }
 }
+
+}  // namespace h2o_state_test

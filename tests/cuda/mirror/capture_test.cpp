@@ -11,6 +11,8 @@
 #include "cuda/mirror/mirror_graph.hpp"
 #include "reference/random_inputs.hpp"
 
+namespace capture_test {
+
 using namespace kvevict_test;
 using kvevict::Budget;
 using kvevict::KvView;
@@ -102,3 +104,5 @@ TEST_CASE("capture: a warm call for a shared budget waits, but allocates nothing
                            Budget::evict_ratio(0.5), {.allow_incomparable = true}) == 0);
   }
 }
+
+}  // namespace capture_test
