@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "kvevict_evaluate/case.hpp"
+#include "kvevict_evaluate/choices.hpp"
 #include "kvevict_evaluate/context_list.hpp"
 #include "kvevict_evaluate/measurement.hpp"
 #include "kvevict_evaluate/method.hpp"
@@ -53,16 +54,18 @@ struct Plan {
 /// All evictions of one context, those of one method together.
 std::vector<Plan> plans_of(const Options& options, const std::vector<Method>& methods) {
   std::vector<Plan> plans;
-  const std::vector<demo::BudgetKind> uniform = {demo::BudgetKind::uniform};
-  const std::vector<demo::RefitKind> none = {demo::RefitKind::none};
+  const std::vector<BudgetChoice> uniform = {{}};
+  const std::vector<RefitChoice> none = {{}};
   for (const Method& method : methods) {
     // The bound would be fitted to what it is measured by.
     const auto& refits = method.asked && !method.sees_future ? options.refits : none;
     for (const kvevict::Protect& protect : options.protections) {
-      for (const demo::BudgetKind budget : method.asked ? options.budgets : uniform) {
-        for (const demo::RefitKind refit : refits) {
+      for (const BudgetChoice& budget : method.asked ? options.budgets : uniform) {
+        for (const RefitChoice& refit : refits) {
           for (const double ratio : options.evict_ratios) {
-            plans.push_back({&method, {ratio, budget, refit, protect}});
+            plans.push_back({&method,
+                             {ratio, budget.kind, refit.kind, protect, budget.floor, refit.options,
+                              method.critical}});
           }
         }
       }
@@ -204,7 +207,7 @@ int run(const Options& options) {
   Evaluation evaluation(options, chosen_contexts(options));
   evaluation.run();
   // Of everything in the folder, earlier runs included.
-  const std::vector<SummaryRow> summary = summarise(evaluation.cells());
+  const std::vector<SummaryRow> summary = summarise(evaluation.cells(), options.by_use);
   print_summary(std::cout, summary);
   write_file(options.out + "/summary.csv",
              [&](std::ostream& out) { write_summary_csv(out, summary); });

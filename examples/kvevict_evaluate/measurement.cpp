@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "choices.hpp"
+
 namespace evaluate {
 
 using mini_llama::Index;
@@ -88,7 +90,8 @@ Cell Measurement::evict(const Method& method, const demo::EvictionPlan& plan) {
 }
 
 kvevict::Evidence<> Measurement::evidence_for(const Method& method) {
-  evidence_.collect(res_, engine_, prefill_.cache, prefill_.queries, method.policy);
+  evidence_.collect(res_, engine_, prefill_.cache, prefill_.queries, method.policy, method.probes,
+                    method.critical);
   kvevict::Evidence<> evidence = evidence_.view();
   if (method.sees_future) evidence.probes = future_of(reference_);
   return evidence;
@@ -111,8 +114,8 @@ std::vector<AnswerResult> Measurement::answers_of(const std::vector<double>& nex
 Cell name_cell(const Cell& context, const Method& method, const demo::EvictionPlan& plan) {
   Cell cell = context;
   cell.policy = method.label;
-  cell.budget = demo::name_of(plan.budget);
-  cell.refit = demo::name_of(plan.refit);
+  cell.budget = budget_label(plan);
+  cell.refit = refit_label(plan);
   cell.sinks = plan.protect.sinks;
   cell.recent = plan.protect.recent;
   cell.evict_ratio = plan.evict_ratio;

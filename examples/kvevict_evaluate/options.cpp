@@ -11,8 +11,6 @@ namespace {
 using command_line::store;
 using command_line::store_flag;
 using command_line::store_text;
-using demo::BudgetKind;
-using demo::RefitKind;
 
 /// A list of values, each read by `read(part)`.
 template <auto Member, class Read>
@@ -43,26 +41,14 @@ void store_ratios(Options& options, std::string_view name, std::string_view text
   });
 }
 
-template <auto Member, class Kind>
-void store_kinds(Options& options, std::string_view name, std::string_view text,
-                 std::initializer_list<Kind> kinds, std::string_view names) {
-  store_list<Member>(options, text, [&](const std::string& part) {
-    for (const Kind kind : kinds) {
-      if (part == demo::name_of(kind)) return kind;
-    }
-    throw UsageError(std::string(name) + " is '" + part + "', must be of " + std::string(names));
-  });
-}
-
 void store_budgets(Options& options, std::string_view name, std::string_view text) {
-  store_kinds<&Options::budgets>(options, name, text, {BudgetKind::uniform, BudgetKind::global},
-                                 "uniform, global");
+  store_list<&Options::budgets>(
+      options, text, [&](const std::string& part) { return parse_budget(name, part); });
 }
 
 void store_refits(Options& options, std::string_view name, std::string_view text) {
-  store_kinds<&Options::refits>(options, name, text,
-                                {RefitKind::none, RefitKind::values, RefitKind::absorbed},
-                                "none, values, absorbed");
+  store_list<&Options::refits>(options, text,
+                               [&](const std::string& part) { return parse_refit(name, part); });
 }
 
 void store_protections(Options& options, std::string_view name, std::string_view text) {
@@ -102,12 +88,17 @@ constexpr command_line::Option<Options> table[] = {
 
     {"", "", "Evictions: all combinations", nullptr},
     {"--policies", "NAME,..",
-     "policies, NAME/PARAMETER=VALUE/.. with other parameters "
-     "(default: all)",
+     "policies, NAME/PARAMETER=VALUE/.. with other parameters or probes (probes.last=256), "
+     "CriticalKV/NAME/.. around one (default: all)",
      store_text<&Options::policies>},
     {"--evict-ratio", "R,..", "fractions of the rows (default: 0.5,0.75,0.9,0.95)", store_ratios},
-    {"--budget", "KIND,..", "uniform, global (default: both)", store_budgets},
-    {"--refit", "KIND,..", "none, values, absorbed (default: none)", store_refits},
+    {"--budget", "KIND,..",
+     "uniform, global, global/floor=SHARE of a uniform budget in every head "
+     "(default: uniform,global)",
+     store_budgets},
+    {"--refit", "KIND,..",
+     "none, values, absorbed, absorbed/PARAMETER=VALUE/.. with other strengths (default: none)",
+     store_refits},
     {"--protect", "S+R,..", "first S positions and last R rows always kept (default: 4+32)",
      store_protections},
 
@@ -117,6 +108,8 @@ constexpr command_line::Option<Options> table[] = {
      store_text<&Options::out>},
     {"--store", "FOLDER", "contexts as the model read them, 100 kB a token (default: in --out)",
      store_text<&Options::store>},
+    {"--by-use", "", "in the summary, contexts for tuning and for confirming apart",
+     store_flag<&Options::by_use>},
     {"--gate", "", "exit code 3 unless the order that is certain is found (order.hpp)",
      store_flag<&Options::gate>},
     {"--threads", "N", "default: all", store<&Options::threads>},

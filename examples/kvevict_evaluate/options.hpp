@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "choices.hpp"
 #include "command_line/option_table.hpp"
 #include "context_list.hpp"
 #include "method.hpp"
-#include "model_eviction/eviction.hpp"
 
 namespace evaluate {
 
@@ -26,11 +26,12 @@ struct Options {
   std::optional<Use> use;             ///< only these
   std::string policies = "all";
   std::vector<double> evict_ratios = {0.5, 0.75, 0.9, 0.95};
-  std::vector<demo::BudgetKind> budgets = {demo::BudgetKind::uniform, demo::BudgetKind::global};
-  std::vector<demo::RefitKind> refits = {demo::RefitKind::none};
+  std::vector<BudgetChoice> budgets = {{demo::BudgetKind::uniform}, {demo::BudgetKind::global}};
+  std::vector<RefitChoice> refits = {{}};
   std::vector<kvevict::Protect> protections = {{.sinks = 4, .recent = 32}};
   bool agnostic = true;
   bool aware = false;
+  bool by_use = false;  ///< the summary tells contexts for tuning from those for confirming
   bool gate = false;
   int threads = 0;  ///< 0: one for each hardware thread
   bool help = false;

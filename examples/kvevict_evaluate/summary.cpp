@@ -17,10 +17,11 @@ double mean_of(std::span<const double> values) {
 double log_of(double kl) { return std::log(std::max(kl, least_kl)); }
 
 /// What a cell is called without its context, of which is left whether it asks something.
-Cell without_context(const Cell& cell) {
+Cell without_context(const Cell& cell, bool by_use) {
   Cell name;
   name.model = cell.model;
   name.kind = cell.answers.empty() ? "texts" : "tasks";
+  if (by_use) name.use = cell.use;
   name.queries = cell.queries;
   name.policy = cell.policy;
   name.budget = cell.budget;
@@ -71,6 +72,7 @@ SummaryRow summarise_row(const Cell& name, std::span<const Cell* const> row, con
   for (const Cell* cell : row) {
     error.push_back(cell->error);
     kl.push_back(log_of(cell->mean_kl));
+    summary.worst_kl = std::max(summary.worst_kl, cell->mean_kl);
     kl_99.push_back(log_of(cell->kl_99));
     top1.push_back(cell->top1);
     evict_ms.push_back(cell->evict_ms);
@@ -81,6 +83,10 @@ SummaryRow summarise_row(const Cell& name, std::span<const Cell* const> row, con
     }
     if (const Cell* snapkv = cells.beside(*cell, "SnapKV")) {
       ratio.push_back(log_of(cell->mean_kl) - log_of(snapkv->mean_kl));
+      if (ratio.back() >= *std::max_element(ratio.begin(), ratio.end())) {
+        summary.worst_ratio = std::exp(ratio.back());
+        summary.worst_context = cell->context;
+      }
     }
     const Cell* full = cells.beside(*cell, "full");
     if (full != nullptr && !cell->answers.empty()) {
@@ -119,19 +125,19 @@ Estimate bootstrap_mean(std::span<const double> values, std::uint64_t seed) {
   return {mean_of(values), means[resamples / 40], means[resamples - 1 - resamples / 40]};
 }
 
-std::vector<SummaryRow> summarise(std::span<const Cell> cells) {
+std::vector<SummaryRow> summarise(std::span<const Cell> cells, bool by_use) {
   const Cells all(cells);
   std::vector<std::string> order;
   std::map<std::string, std::vector<const Cell*>> rows;
   for (const Cell& cell : cells) {
-    const std::string key = key_of(without_context(cell));
+    const std::string key = key_of(without_context(cell, by_use));
     if (!rows.contains(key)) order.push_back(key);
     rows[key].push_back(&cell);
   }
   std::vector<SummaryRow> summary;
   for (const std::string& key : order) {
     const std::vector<const Cell*>& row = rows[key];
-    summary.push_back(summarise_row(without_context(*row.front()), row, all));
+    summary.push_back(summarise_row(without_context(*row.front(), by_use), row, all));
   }
   return summary;
 }

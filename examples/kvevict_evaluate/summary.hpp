@@ -6,6 +6,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <string>
 #include <vector>
 
 #include "cell.hpp"
@@ -28,12 +29,15 @@ Estimate bootstrap_mean(std::span<const double> values, std::uint64_t seed = 0);
 /// what serves one need not serve the other. Paired values compare with another row of the same
 /// context; contexts that lack it are left out of them.
 struct SummaryRow {
-  Cell name;  ///< its naming members; of the context's only the kind: texts or tasks
+  Cell name;  ///< its naming members; of the context's the kind, texts or tasks, and the use if asked
   std::int64_t contexts = 0;
   double error = 0.0;    ///< mean over contexts
   Estimate recovered;    ///< (Random - it) / (Random - Oracle) of the error: 0 to 1
   double mean_kl = 0.0;  ///< geometric mean over contexts
-  Estimate kl_ratio;     ///< geometric mean of KL / that of SnapKV, uniform, not refitted
+  double worst_kl = 0.0;       ///< largest of a context
+  Estimate kl_ratio;           ///< geometric mean of KL / that of SnapKV, uniform, not refitted
+  double worst_ratio = std::numeric_limits<double>::quiet_NaN();  ///< largest of a context
+  std::string worst_context;   ///< which has it; empty for none
   double kl_99 = 0.0;    ///< geometric mean over contexts
   double top1 = 0.0;     ///< mean
   std::int64_t answers = 0;
@@ -45,8 +49,9 @@ struct SummaryRow {
 /// KL below this is rounding; logarithms are taken of no less.
 inline constexpr double least_kl = 1e-6;
 
-/// Rows in the order in which they first stand among the cells.
-std::vector<SummaryRow> summarise(std::span<const Cell> cells);
+/// Rows in the order in which they first stand among the cells; `by_use` makes rows of the contexts
+/// for tuning and of those for confirming.
+std::vector<SummaryRow> summarise(std::span<const Cell> cells, bool by_use = false);
 
 void print_summary(std::ostream& out, std::span<const SummaryRow> rows);
 void write_summary_csv(std::ostream& out, std::span<const SummaryRow> rows);

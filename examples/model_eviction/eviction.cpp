@@ -1,14 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "eviction.hpp"
 
+#include <algorithm>
+#include <tuple>
+
 #include <kvevict/kvevict.hpp>
 
 #include "cache_view.hpp"
 #include "milliseconds.hpp"
-#include "model_evidence.hpp"
 #include "replay.hpp"
 
 namespace demo {
+namespace {
+
+bool same(const kvevict::FutureProbesOptions& a, const kvevict::FutureProbesOptions& b) {
+  const auto fields = [](const kvevict::FutureProbesOptions& o) {
+    return std::tie(o.next_position, o.last, o.sampled, o.future, o.skip_first, o.seed);
+  };
+  return fields(a) == fields(b);
+}
+
+}  // namespace
+
 std::string_view name_of(BudgetKind kind) {
   return kind == BudgetKind::uniform ? "uniform" : "global";
 }
@@ -20,7 +33,8 @@ std::string_view name_of(RefitKind kind) {
 
 void ContextEvidence::collect(kvevict::CpuResources& res, mini_llama::Engine& engine,
                               mini_llama::RaggedCache& cache, const QueryCapture& queries,
-                              const ModelPolicy& policy) {
+                              const ModelPolicy& policy, kvevict::FutureProbesOptions probes,
+                              bool whole_projection) {
   using kvevict::EvidenceKind;
   const kvevict::EvidenceSet needs = policy.needs();
   const mini_llama::Model& model = engine.model();
@@ -29,8 +43,10 @@ void ContextEvidence::collect(kvevict::CpuResources& res, mini_llama::Engine& en
   if (!window_) {
     window_ = {queries.post_rope_view(), kvevict::QueryPositions<>::consecutive(0)};
   }
-  if (!probes_) {
-    probes_ = kvevict::future_probes(res, queries.pre_rope_view(), rope, {.next_position = tokens});
+  probes.next_position = tokens;
+  if (!probes_ || !same(probes, probes_are_)) {
+    probes_ = kvevict::future_probes(res, queries.pre_rope_view(), rope, probes);
+    probes_are_ = probes;
   }
   const bool full = needs.contains(EvidenceKind::query_covariance_full);
   if (!stats_ || (full && stats_->covariance() != kvevict::Covariance::full)) {
@@ -39,7 +55,9 @@ void ContextEvidence::collect(kvevict::CpuResources& res, mini_llama::Engine& en
         {.next_position = tokens,
          .covariance = full ? kvevict::Covariance::full : kvevict::Covariance::diagonal});
   }
-  if (needs.contains(EvidenceKind::output_projection) && !projection_) {
+  whole_ = whole_projection;
+  if (whole_ && !whole_projection_) whole_projection_.emplace(model);
+  if (!whole_ && needs.contains(EvidenceKind::output_projection) && !projection_) {
     projection_ = projection_of(res, model);
   }
   if (needs.contains(EvidenceKind::query_filter) && query_filters_.empty()) {
@@ -65,7 +83,11 @@ kvevict::Evidence<> ContextEvidence::view() {
   evidence.query_window = window_;
   if (stats_) evidence.query_stats = stats_->view();
   if (probes_) evidence.probes = probes_->view();
-  if (projection_) evidence.output_projection = projection_->view();
+  if (whole_) {
+    evidence.output_projection = whole_projection_->view();
+  } else if (projection_) {
+    evidence.output_projection = projection_->view();
+  }
   if (from_replay_) {
     evidence.attention_mass = replayed_->mass();
   } else if (mass_) {
@@ -80,29 +102,46 @@ kvevict::Evidence<> ContextEvidence::view() {
   return evidence;
 }
 
+namespace {
+
+template <class P>
+void select(kvevict::CpuResources& res, kvevict::Selection& kept, const P& policy, const auto& view,
+            const kvevict::Evidence<>& evidence, const EvictionPlan& plan) {
+  const auto budget = kvevict::Budget::evict_ratio(plan.evict_ratio);
+  if (plan.budget == BudgetKind::uniform) {
+    kvevict::evict_into(res, kept, policy, view, evidence, budget, plan.protect);
+    return;
+  }
+  const auto rows = static_cast<double>(view.layout().total() / view.heads());
+  const auto floor = static_cast<std::int64_t>(plan.floor * (1.0 - plan.evict_ratio) * rows);
+  // Scores that were not made for it are compared all the same: the table marks such rows.
+  kvevict::evict_into(
+      res, kept, policy, view, evidence, budget, plan.protect,
+      kvevict::GlobalBudget{.floor = std::max<std::int64_t>(1, floor), .allow_incomparable = true});
+}
+
+}  // namespace
+
 EvictionOutcome evict_cache(kvevict::CpuResources& res, mini_llama::RaggedCache& cache,
                             const ModelPolicy& policy, const kvevict::Evidence<>& evidence,
                             const EvictionPlan& plan) {
-  const auto budget = kvevict::Budget::evict_ratio(plan.evict_ratio);
   EvictionOutcome outcome{};
   kvevict::Selection kept;
   with_view(cache, [&](const auto& view) {
     const auto start = Clock::now();
-    if (plan.budget == BudgetKind::uniform) {
-      kvevict::evict_into(res, kept, policy, view, evidence, budget, plan.protect);
+    if (plan.critical) {
+      select(res, kept, kvevict::CriticalKV<ModelPolicy>{policy}, view, evidence, plan);
     } else {
-      // Scores that were not made for it are compared all the same: the table marks such rows.
-      kvevict::evict_into(res, kept, policy, view, evidence, budget, plan.protect,
-                          kvevict::GlobalBudget{.allow_incomparable = true});
+      select(res, kept, policy, view, evidence, plan);
     }
     if (plan.refit == RefitKind::none) {
       kvevict::compact(res, kept, view);
     } else {
       const auto refit_start = Clock::now();
-      kvevict::refit_and_compact(
-          res, kept, view, *evidence.probes,
-          {.mass = plan.refit == RefitKind::absorbed ? kvevict::RefitMass::absorbed
-                                                     : kvevict::RefitMass::none});
+      kvevict::RefitOptions options = plan.refitting;
+      options.mass = plan.refit == RefitKind::absorbed ? kvevict::RefitMass::absorbed
+                                                       : kvevict::RefitMass::none;
+      kvevict::refit_and_compact(res, kept, view, *evidence.probes, options);
       outcome.refit_milliseconds = milliseconds_since(refit_start);
     }
     outcome.milliseconds = milliseconds_since(start);

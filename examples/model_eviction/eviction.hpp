@@ -11,9 +11,11 @@
 #include <kvevict/output_projection.hpp>
 #include <kvevict/probes.hpp>
 #include <kvevict/query_stats.hpp>
+#include <kvevict/refit.hpp>
 
 #include "key_evidence.hpp"
 #include "mini_llama/engine.hpp"
+#include "model_evidence.hpp"
 #include "model_policy.hpp"
 #include "query_capture.hpp"
 
@@ -26,10 +28,12 @@ class ContextEvidence {
   explicit ContextEvidence(std::vector<mini_llama::TokenId> replay) : replay_(std::move(replay)) {}
 
   /// Collects what `policy` needs and is not there yet; query statistics, probes and the query
-  /// window always. For KVzip the model reads the replay.
+  /// window always. For KVzip the model reads the replay. `probes` say which (their next_position
+  /// is the context's end), `whole_projection` asks for W_O itself in the place of its factors.
   void collect(kvevict::CpuResources& res, mini_llama::Engine& engine,
                mini_llama::RaggedCache& cache, const QueryCapture& queries,
-               const ModelPolicy& policy);
+               const ModelPolicy& policy, kvevict::FutureProbesOptions probes = {},
+               bool whole_projection = false);
 
   /// Refers to this object.
   kvevict::Evidence<> view();
@@ -38,7 +42,9 @@ class ContextEvidence {
   std::optional<kvevict::QueryWindow<>> window_;
   std::optional<kvevict::QueryStats> stats_;
   std::optional<kvevict::Probes> probes_;
+  kvevict::FutureProbesOptions probes_are_;
   std::optional<kvevict::ProjectionFactors> projection_;
+  std::optional<WholeProjection> whole_projection_;
   std::optional<UnrotatedKeys> keys_before_rope_;
   std::vector<float> query_filters_;
   std::vector<mini_llama::TokenId> replay_;
@@ -46,6 +52,7 @@ class ContextEvidence {
   std::optional<kvevict::H2O> observed_;  // whose mass it is
   std::optional<kvevict::H2O::State> mass_;
   bool from_replay_ = false;  // which mass the last policy asked for
+  bool whole_ = false;        // and which projection
 };
 
 enum class BudgetKind { uniform, global };
@@ -62,6 +69,10 @@ struct EvictionPlan {
   BudgetKind budget;
   RefitKind refit;
   kvevict::Protect protect;
+  /// Global budgets: what every head keeps at least, as a share of what a uniform budget leaves it.
+  double floor = 0.0;
+  kvevict::RefitOptions refitting = {};  ///< its mass is what `refit` says
+  bool critical = false;                 ///< CriticalKV around the policy
 };
 
 struct EvictionOutcome {

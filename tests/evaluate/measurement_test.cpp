@@ -389,4 +389,41 @@ TEST_CASE("policies that need a replay are measured like others", "[evaluate]") 
   }
 }
 
+TEST_CASE("CriticalKV, floors, other probes and strengths change what is kept", "[evaluate]") {
+  const Model model = tiny_model();
+  Engine engine(model, 1);
+  kvevict::CpuResources res({.threads = 1});
+  Measurement measurement = measurement_of(res, engine, random_case());
+  const demo::EvictionPlan uniform{0.5, BudgetKind::uniform, RefitKind::none, {.sinks = 2}};
+  const auto evict = [&](const char* label, const demo::EvictionPlan& plan) {
+    const Method method = method_of(label);
+    demo::EvictionPlan with = plan;
+    with.critical = method.critical;
+    const Cell cell = measurement.evict(method, with);
+    CHECK(cell.rows_after * 2 == cell.rows_before);
+    return cell;
+  };
+  const Cell plain = evict("SnapKV", uniform);
+  CHECK(evict("CriticalKV/SnapKV", uniform).error != plain.error);
+  CHECK(evict("SnapKV", uniform).error == plain.error);
+  // The factors of the projection again, after the projection itself.
+  evict("DropLoss/output_projection=factor", uniform);
+
+  demo::EvictionPlan global{0.5, BudgetKind::global, RefitKind::none, {.sinks = 2}};
+  const Cell free = evict("ProbeAttention", global);
+  global.floor = 1.0;
+  const Cell floored = evict("ProbeAttention", global);
+  CHECK(floored.budget == "global/floor=1");
+  CHECK(floored.error != free.error);
+  CHECK(floored.error == evict("ProbeAttention", uniform).error);
+  CHECK(evict("ProbeAttention/probes.last=8", uniform).error != floored.error);
+
+  demo::EvictionPlan refitted{0.5, BudgetKind::uniform, RefitKind::values, {.sinks = 2}};
+  const Cell usual = evict("ProbeAttention", refitted);
+  refitted.refitting.ridge = 1.0;
+  const Cell other = evict("ProbeAttention", refitted);
+  CHECK(other.refit == "values/ridge=1");
+  CHECK(other.error != usual.error);
+}
+
 }  // namespace measurement_test

@@ -112,8 +112,32 @@ TEST_CASE("a summary places policies between Random and the Oracle", "[evaluate]
   // A global budget too is compared with SnapKV's uniform one.
   CHECK(row_of(rows, "Jacap", "global").kl_ratio.value == Approx(0.1));
   CHECK(row_of(rows, "Jacap", "global").recovered.value == Approx(1.125));
+  CHECK(jacap.worst_kl == 0.5);
+  CHECK(jacap.worst_ratio == Approx(1.0));
+  CHECK(jacap.worst_context == "b");
   CHECK(row_of(rows, "Jacap").answers == 0);
   CHECK(std::isnan(jacap.answer_difference.value));
+}
+
+TEST_CASE("contexts for tuning and for confirming are summarised apart when asked", "[evaluate]") {
+  std::vector<Cell> cells;
+  for (const std::string context : {"a", "b", "c"}) {
+    for (const std::string policy : {"SnapKV", "Jacap"}) {
+      cells.push_back(cell_of(context, policy, 0.3, policy == "SnapKV" ? 0.1 : 0.05));
+      cells.back().use = context == "a" ? "tuning" : "confirming";
+    }
+  }
+  cells[1].mean_kl = 0.4;
+  CHECK(summarise(cells).size() == 2);
+  const std::vector<SummaryRow> rows = summarise(cells, true);
+  REQUIRE(rows.size() == 4);
+  CHECK(rows[1].name.policy == "Jacap");
+  CHECK(rows[1].name.use == "tuning");
+  CHECK(rows[1].contexts == 1);
+  CHECK(rows[1].kl_ratio.value == Approx(4.0));
+  CHECK(rows[3].name.use == "confirming");
+  CHECK(rows[3].contexts == 2);
+  CHECK(rows[3].kl_ratio.value == Approx(0.5));
 }
 
 TEST_CASE("answers are compared with the full cache's, by their own context", "[evaluate]") {
