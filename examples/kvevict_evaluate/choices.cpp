@@ -49,8 +49,8 @@ BudgetChoice parse_budget(std::string_view name, std::string_view text) {
   using demo::BudgetKind;
   const std::vector<std::string> parts = split(text, '/');
   BudgetChoice choice;
-  choice.kind = kind_of(name, parts.front(), {BudgetKind::uniform, BudgetKind::global},
-                        "of uniform, global");
+  choice.kind =
+      kind_of(name, parts.front(), {BudgetKind::uniform, BudgetKind::global}, "of uniform, global");
   read_assignments(name, parts, [&](const std::string& parameter, const std::string& value) {
     if (choice.kind != BudgetKind::global || parameter != "floor") return false;
     kvevict::parse_parameter(name, value, choice.floor);

@@ -42,8 +42,8 @@ void store_ratios(Options& options, std::string_view name, std::string_view text
 }
 
 void store_budgets(Options& options, std::string_view name, std::string_view text) {
-  store_list<&Options::budgets>(
-      options, text, [&](const std::string& part) { return parse_budget(name, part); });
+  store_list<&Options::budgets>(options, text,
+                                [&](const std::string& part) { return parse_budget(name, part); });
 }
 
 void store_refits(Options& options, std::string_view name, std::string_view text) {

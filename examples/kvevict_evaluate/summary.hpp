@@ -6,7 +6,6 @@
 #include <limits>
 #include <span>
 #include <string>
-#include <string>
 #include <vector>
 
 #include "cell.hpp"
@@ -29,17 +28,18 @@ Estimate bootstrap_mean(std::span<const double> values, std::uint64_t seed = 0);
 /// what serves one need not serve the other. Paired values compare with another row of the same
 /// context; contexts that lack it are left out of them.
 struct SummaryRow {
-  Cell name;  ///< its naming members; of the context's the kind, texts or tasks, and the use if asked
+  Cell name;  ///< its naming members; of the context's the kind, texts or tasks, and the use if
+              ///< asked
   std::int64_t contexts = 0;
-  double error = 0.0;    ///< mean over contexts
-  Estimate recovered;    ///< (Random - it) / (Random - Oracle) of the error: 0 to 1
-  double mean_kl = 0.0;  ///< geometric mean over contexts
-  double worst_kl = 0.0;       ///< largest of a context
-  Estimate kl_ratio;           ///< geometric mean of KL / that of SnapKV, uniform, not refitted
+  double error = 0.0;     ///< mean over contexts
+  Estimate recovered;     ///< (Random - it) / (Random - Oracle) of the error: 0 to 1
+  double mean_kl = 0.0;   ///< geometric mean over contexts
+  double worst_kl = 0.0;  ///< largest of a context
+  Estimate kl_ratio;      ///< geometric mean of KL / that of SnapKV, uniform, not refitted
   double worst_ratio = std::numeric_limits<double>::quiet_NaN();  ///< largest of a context
-  std::string worst_context;   ///< which has it; empty for none
-  double kl_99 = 0.0;    ///< geometric mean over contexts
-  double top1 = 0.0;     ///< mean
+  std::string worst_context;                                      ///< which has it; empty for none
+  double kl_99 = 0.0;                                             ///< geometric mean over contexts
+  double top1 = 0.0;                                              ///< mean
   std::int64_t answers = 0;
   Estimate answer_difference;    ///< nats for each token, against the full cache
   double answer_survival = 0.0;  ///< mean over answers

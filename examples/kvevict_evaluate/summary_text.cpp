@@ -33,38 +33,41 @@ void print_summary(std::ostream& out, std::span<const SummaryRow> rows) {
     const Cell& name = row.name;
     const std::string kept = std::to_string(name.sinks) + "+" + std::to_string(name.recent);
     const std::string survival = row.answers == 0 ? "-" : format("%.2f", row.answer_survival);
-    const std::string worst =
-        row.worst_context.empty()
-            ? "-"
-            : format("%.2f %s", row.worst_ratio, row.worst_context.c_str());
+    const std::string worst = row.worst_context.empty()
+                                  ? "-"
+                                  : format("%.2f %s", row.worst_ratio, row.worst_context.c_str());
     out << format(
         "%-8s %-16s %-28s %-8s %-8s %-6s %5.1f%% %3lld  %7.4f %-20s %8.4f %8.4f %-20s %-18s %8.4f "
         "%5.1f%% %-22s %5s %9.1f%s\n",
-        name.queries.c_str(), (name.kind + (name.use.empty() ? "" : ", " + name.use)).c_str(), name.policy.c_str(), name.budget.c_str(),
-        name.refit.c_str(), kept.c_str(), 100.0 * name.evict_ratio,
-        static_cast<long long>(row.contexts), row.error, interval(row.recovered).c_str(),
-        row.mean_kl, row.worst_kl, interval(row.kl_ratio).c_str(), worst.c_str(), row.kl_99, 100.0 * row.top1,
-        interval(row.answer_difference).c_str(), survival.c_str(), row.evict_ms,
-        name.incomparable != 0 ? " *" : "");
+        name.queries.c_str(), (name.kind + (name.use.empty() ? "" : ", " + name.use)).c_str(),
+        name.policy.c_str(), name.budget.c_str(), name.refit.c_str(), kept.c_str(),
+        100.0 * name.evict_ratio, static_cast<long long>(row.contexts), row.error,
+        interval(row.recovered).c_str(), row.mean_kl, row.worst_kl, interval(row.kl_ratio).c_str(),
+        worst.c_str(), row.kl_99, 100.0 * row.top1, interval(row.answer_difference).c_str(),
+        survival.c_str(), row.evict_ms, name.incomparable != 0 ? " *" : "");
   }
-  out << "worst: largest of a context; recovered: share of the way from Random's error to the Oracle's; answers: "
+  out << "worst: largest of a context; recovered: share of the way from Random's error to the "
+         "Oracle's; answers: "
          "log-probability of "
          "answer tokens against the full cache;\nfacts: share of heads that kept the answer's "
          "rows; *: scores that are not comparable across heads, ranked together all the same\n";
 }
 
 void write_summary_csv(std::ostream& out, std::span<const SummaryRow> rows) {
-  out << "model,queries,kind,use,policy,budget,refit,sinks,recent,evict_ratio,incomparable,contexts,"
+  out << "model,queries,kind,use,policy,budget,refit,sinks,recent,evict_ratio,incomparable,"
+         "contexts,"
          "error,"
-         "recovered,recovered_low,recovered_high,mean_kl,worst_kl,kl_ratio,kl_ratio_low,kl_ratio_high,"
+         "recovered,recovered_low,recovered_high,mean_kl,worst_kl,kl_ratio,kl_ratio_low,kl_ratio_"
+         "high,"
          "worst_ratio,worst_context,kl_99,"
          "top1,answers,answer_difference,answer_difference_low,answer_difference_high,"
          "answer_survival,evict_ms\n";
   for (const SummaryRow& row : rows) {
     const Cell& name = row.name;
-    out << name.model << ',' << name.queries << ',' << name.kind << ',' << name.use << ',' << name.policy << ','
-        << name.budget << ',' << name.refit << ',' << name.sinks << ',' << name.recent << ','
-        << name.evict_ratio << ',' << name.incomparable << ',' << row.contexts;
+    out << name.model << ',' << name.queries << ',' << name.kind << ',' << name.use << ','
+        << name.policy << ',' << name.budget << ',' << name.refit << ',' << name.sinks << ','
+        << name.recent << ',' << name.evict_ratio << ',' << name.incomparable << ','
+        << row.contexts;
     const auto put = [&](double value) { out << ',' << value; };
     const auto put_estimate = [&](const Estimate& estimate) {
       for (const double value : {estimate.value, estimate.low, estimate.high}) put(value);

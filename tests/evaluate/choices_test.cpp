@@ -51,8 +51,8 @@ TEST_CASE("labels of no budget and no refit are refused", "[evaluate]") {
     INFO(text);
     CHECK_THROWS_AS(parse_budget("--budget", text), kvevict::Error);
   }
-  for (const std::string text : {"", "all", "none/ridge=1", "absorbed/slope=1", "values/ridge",
-                                 "values/ridge=much"}) {
+  for (const std::string text :
+       {"", "all", "none/ridge=1", "absorbed/slope=1", "values/ridge", "values/ridge=much"}) {
     INFO(text);
     CHECK_THROWS_AS(parse_refit("--refit", text), kvevict::Error);
   }
