@@ -92,4 +92,19 @@ TEST_CASE("the list that comes with the program is of many kinds, for both uses"
   CHECK(kinds[1].size() >= 5);
 }
 
+TEST_CASE("the list of long contexts is for both uses", "[evaluate]") {
+  std::ifstream in(KVEVICT_EVALUATE_LISTS "/long.list");
+  REQUIRE(in);
+  const auto list = read_context_list(in, "long.list");
+  int of_use[2] = {};
+  for (const ContextSpec& spec : list) {
+    INFO(spec.name);
+    ++of_use[spec.use == Use::tuning ? 0 : 1];
+    CHECK(spec.checksum != 0);
+    CHECK(spec.tokens == 4000);
+  }
+  CHECK(of_use[0] >= 2);
+  CHECK(of_use[1] >= 2);
+}
+
 }  // namespace context_list_test
