@@ -332,7 +332,8 @@ TEST_CASE("methods are read by name, with their settings", "[evaluate]") {
   snapkv.set("window", "16");
   snapkv.set("kernel", "3");
   CHECK(methods[3].policy == snapkv);
-  CHECK(parse_methods("all").size() == demo::ModelPolicy::all().size() + 1);
+  // The Oracle and CriticalKV besides.
+  CHECK(parse_methods("all").size() == demo::ModelPolicy::all().size() + 2);
   CHECK(kvevict_test::refused([] { parse_methods("Snap"); }).substr(0, 6) == "policy");
   CHECK(kvevict_test::refused([] { parse_methods("SnapKV/size=3"); }).find("size") !=
         std::string::npos);
