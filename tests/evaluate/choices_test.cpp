@@ -6,6 +6,8 @@
 #include "catch.hpp"
 #include "kvevict_evaluate/method.hpp"
 
+namespace choices_test {
+
 namespace {
 
 using namespace evaluate;
@@ -79,3 +81,5 @@ TEST_CASE("a method may have probes of its own, and CriticalKV around it", "[eva
   CHECK_THROWS_AS(parse_methods("CriticalKV/Oracle"), kvevict::Error);
   CHECK_THROWS_AS(parse_methods("SnapKV/probes.many=3"), kvevict::Error);
 }
+
+}  // namespace choices_test
