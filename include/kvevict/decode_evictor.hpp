@@ -12,18 +12,12 @@
 #include "kvevict/allocators/uniform.hpp"
 #include "kvevict/compact.hpp"
 #include "kvevict/decode_adapters.hpp"
+#include "kvevict/decode_checks.hpp"
 #include "kvevict/decode_evidence.hpp"
 #include "kvevict/decode_schedule.hpp"
 #include "kvevict/evict.hpp"
 
 namespace kvevict {
-
-/// The heads that one DecodeEvictor serves.
-struct DecodeShape {
-  std::int64_t kv_heads = 0;     ///< layers x KV heads, as in the cache views
-  std::int64_t query_heads = 0;  ///< layers x query heads
-  std::int64_t dim = 0;          ///< of keys and queries
-};
 
 /// Keeps the cache of a sequence that goes on within a limit. Owns no cache: the engine tells it
 /// before rows are appended and after, one token at a time or a chunk of a prompt:
@@ -153,7 +147,7 @@ class DecodeEvictor {
     if (!select(res, kept, cache, incoming, given, allocator)) return false;
     // What is refused must not be noted as done.
     detail::require_compaction(res, kept, cache);
-    require_selection(kept);
+    detail::require_told(kept, shape_, rows_);
     evidence_.compact(res, kept, cache);
     note(kept);
     detail::move_kept_rows(res, kept, cache);
@@ -196,7 +190,7 @@ class DecodeEvictor {
   /// eviction of the engine's own. Throws invalid_argument for a selection of other rows.
   template <class R>
   requires(R::space == S) void commit(R& res, const typename R::selection_type& kept) {
-    require_selection(kept);
+    detail::require_told(kept, shape_, rows_);
     evidence_.compact(res, kept);
     note(kept);
   }
@@ -216,7 +210,9 @@ class DecodeEvictor {
     require(tokens <= INT32_MAX - seen_, "tokens", tokens, "at most the positions left,",
             INT32_MAX - seen_);
     require_rows(cache, tokens);
-    if constexpr (S == MemorySpace::host) require_new_positions(cache, tokens);
+    if constexpr (S == MemorySpace::host) {
+      detail::require_new_positions(cache, rows_, tokens, seen_);
+    }
     evidence_.observe(res, KvView<const std::remove_const_t<T>, S>(cache), tokens, seen_, queries);
     for (std::int64_t& rows : rows_) rows += tokens;
     seen_ += tokens;
@@ -292,14 +288,9 @@ class DecodeEvictor {
     return options;
   }
 
-  template <class Kept>
-  void require_selection(const Kept& kept) const {
-    require(kept.heads() == shape_.kv_heads, "kept.heads", kept.heads(), "equal to kv_heads,",
-            shape_.kv_heads);
-    for (std::int64_t h = 0; h < shape_.kv_heads; ++h) {
-      require_for_head(kept.count(h) <= rows(h), "kept rows", h, kept.count(h),
-                       "at most those held,", rows(h));
-    }
+  template <class T>
+  void require_rows(const KvView<T, S>& cache, std::int64_t added) const {
+    detail::require_told(cache, shape_, rows_, added, seen_);
   }
 
   template <class Kept>
@@ -335,33 +326,6 @@ class DecodeEvictor {
     Protect protect = *schedule_.protect;
     protect.spans = spans_;
     return protect;
-  }
-
-  /// The cache must hold what was told, and `added` rows more.
-  template <class T>
-  void require_rows(const KvView<T, S>& cache, std::int64_t added) const {
-    require(cache.heads() == shape_.kv_heads, "cache.heads", cache.heads(), "equal to kv_heads,",
-            shape_.kv_heads);
-    require(cache.keys().dim() == shape_.dim, "cache.keys.dim", cache.keys().dim(), "equal to dim,",
-            shape_.dim);
-    const RowLayout<> layout = cache.layout().host();
-    for (std::int64_t h = 0; h < layout.heads(); ++h) {
-      require_for_head(layout.rows(h) == rows(h) + added, "cache.rows", h, layout.rows(h),
-                       "those that it was told of,", rows(h) + added);
-    }
-    require(cache.positions().stored() || seen_ == *std::min_element(rows_.begin(), rows_.end()),
-            "cache.positions", "consecutive", "stored, since rows were dropped");
-  }
-
-  template <class T>
-  void require_new_positions(const KvView<T, S>& cache, std::int64_t tokens) const {
-    for (std::int64_t h = 0; h < cache.heads(); ++h) {
-      const auto positions = cache.positions().row(h, cache.layout());
-      for (std::int64_t i = 0; i < tokens; ++i) {
-        require_for_head(positions[rows(h) + i] == seen_ + i, "position of a new row", h,
-                         positions[rows(h) + i], "that of its token,", seen_ + i);
-      }
-    }
   }
 
   /// Rows that each head must keep, protected ones or `floor`, to held_, rows to keep to shares_;

@@ -65,6 +65,7 @@
 #include "kvevict/recipes.hpp"
 #include "kvevict/refit.hpp"
 #include "kvevict/reshape_selection.hpp"
+#include "kvevict/running_keys.hpp"
 #include "kvevict/running_query_stats.hpp"
 #include "kvevict/stepwise_eviction.hpp"
 #include "kvevict/version.hpp"
