@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -74,10 +75,10 @@ class RunningKeyNorms {
 
 /// The mean directions of the keys of a sequence that goes on, on the host: KeyDiff's anchor. Kept
 /// are sums in double over the rows that the last eviction left, to which new rows are added and
-/// from which those that leave are subtracted, where they are the fewer. A sum is made anew before
-/// what its rounding may have added up to, 2^-52 of the rows for each row subtracted, exceeds
-/// 1e-10 of the rows: anchors agree with those made at once to that, before they are rounded to
-/// fp32.
+/// from which those that leave are subtracted, where they are the fewer and the sum is finite. A
+/// sum is made anew before what its rounding may have added up to, 2^-52 of the rows for each row
+/// subtracted, exceeds 1e-10 of the rows: anchors agree with those made at once to that, before
+/// they are rounded to fp32.
 class RunningKeyDirection {
  public:
   explicit RunningKeyDirection(std::int64_t dim) : dim_(dim) {}
@@ -113,13 +114,15 @@ class RunningKeyDirection {
       const std::int64_t stay = kept.count(h);
       const double drift =
           drift_[head] + 0x1p-52 * static_cast<double>(rows - stay) * static_cast<double>(rows);
-      const bool holds = fewer_leave(rows, stay) && drift <= 1e-10 * static_cast<double>(stay);
+      bool holds = fewer_leave(rows, stay) && drift <= 1e-10 * static_cast<double>(stay);
+      for (std::int64_t c = 0; holds && c < dim_; ++c) {
+        const auto at = static_cast<std::size_t>(h * dim_ + c);
+        next_sums_[at] = sums_of_all_[at] - next_sums_[at];
+        holds = std::isfinite(next_sums_[at]);  // a NaN would stay when its key has left
+      }
+      if (!holds) std::fill_n(next_sums_.begin() + h * dim_, dim_, 0.0);
       next_rows_[head] = holds ? stay : 0;
       next_drift_[head] = holds ? drift : 0.0;
-      for (std::int64_t c = 0; c < dim_; ++c) {
-        const auto at = static_cast<std::size_t>(h * dim_ + c);
-        next_sums_[at] = holds ? sums_of_all_[at] - next_sums_[at] : 0.0;
-      }
     }
   }
 

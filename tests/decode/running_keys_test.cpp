@@ -2,7 +2,9 @@
 // What is known of keys from before: their norms, and the sums of their directions.
 #include "kvevict/running_keys.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -229,6 +231,51 @@ TEST_CASE("norms are known to the bit, so rows are the same whatever happens", "
       for (std::int64_t h = 0; h < shape.heads; ++h) rows.push_back(twins.engine.rows(h));
       twins.following.reset(twins.following.next_position(), rows);
     }
+  }
+}
+
+TEST_CASE("a key that is no number is forgotten when it leaves", "[decode][keys]") {
+  TestResources res({.threads = 1});
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    Engine<float> engine(CacheLayout::hnd, shape, 77);
+    RunningKeyNorms norms;
+    RunningKeyDirection directions(shape.dim);
+    engine.append(0, 10);
+    const auto keys = engine.view().keys();
+    keys.head(1)(4, 2) = bad;
+    CHECK_FALSE(std::isfinite(directions.directions(res, keys).directions(1, 2)));
+    const Selection kept =
+        selection_of({rows_from(0, 9), {0, 1, 2, 3, 5, 6, 7, 8, 9}, rows_from(1, 9)});
+    directions.subtract_leaving(res, kept.view(), keys);
+    directions.leave();
+    kvevict::compact(res, kept, engine.view());
+    engine.keep(kept);
+    require_known(res, engine, norms, directions);
+  }
+}
+
+TEST_CASE("directions are the same on any number of threads, alone and together",
+          "[decode][keys]") {
+  Engine<float> engine(CacheLayout::ragged, shape, 78);
+  engine.append(0, 50);
+  const auto keys = engine.view().keys();
+  TestResources one({.threads = 1});
+  RunningKeyDirection together(shape.dim);
+  const auto of_one = together.directions(one, keys).directions;
+  for (const int threads : {2, 5}) {
+    TestResources res({.threads = threads});
+    RunningKeyDirection directions(shape.dim);
+    const auto found = directions.directions(res, keys).directions;
+    CHECK(std::equal(found.data, found.data + found.size(), of_one.data));
+  }
+  for (std::int64_t h = 0; h < shape.heads; ++h) {
+    const auto head = keys.head(h);
+    const auto alone = kvevict::RowsView<const float>::strided(head.data, 1, head.rows, shape.dim,
+                                                               0, head.row_stride);
+    RunningKeyDirection directions(shape.dim);
+    const auto found = directions.directions(one, alone).directions;
+    CHECK(std::equal(found.data, found.data + shape.dim, of_one.data + h * shape.dim));
   }
 }
 
