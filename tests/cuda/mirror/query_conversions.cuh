@@ -26,7 +26,9 @@ kvevict::QueriesView<device_space> queries_on_device(Transfers& transfers,
     first.push_back(static_cast<const T*>(queries.row(h, 0)));
   }
   const std::int64_t step = heads < 2 ? 0 : first[1] - first[0];
-  bool strided = step >= 0;
+  // Arrays of their own may lie a constant apart as well: what is between them is nobody's. In one
+  // array it is less than a row.
+  bool strided = step >= 0 && step < extent + queries.row_stride();
   for (std::int64_t h = 1; h < heads; ++h) {
     strided = strided && first[static_cast<std::size_t>(h)] == first[0] + h * step;
   }
