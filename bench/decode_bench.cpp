@@ -72,8 +72,9 @@ void decode(benchmark::State& state, std::string_view name, const Inputs<T>& inp
   };
   // Of queries, all would have to be taken in again, a step of them at a time; those of the first
   // half attend to half of the rows on average.
+  const bool observes = known.needs_pre_rope() || known.needs_post_rope();
   double anew = 0.0;
-  if (policy.needs().empty()) {
+  if (!observes) {
     anew = seconds_of(threads, [&] { kvevict::score_rows(res, policy, cache, {}, scores); });
   } else {
     const double steps = static_cast<double>(shape.rows) / static_cast<double>(queries.count());
@@ -90,7 +91,7 @@ void decode(benchmark::State& state, std::string_view name, const Inputs<T>& inp
     known.compact(res, kept);
   }
   const double seconds = measure(state, threads, anew, inputs.keys().bytes(), [&] {
-    if (!policy.needs().empty()) observe();
+    if (observes) observe();
     evict();
   });
   state.counters.erase("bound_ratio");
