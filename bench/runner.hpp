@@ -21,19 +21,25 @@ inline std::vector<int> thread_counts() {
   return all > 1 ? std::vector<int>{1, all} : std::vector<int>{1};
 }
 
-/// Runs `body` in the benchmark's loop after one call that warms up. Counters: `bound_ratio`, its
-/// time over that of the unavoidable work, and `bytes_per_second` for `bytes` of traffic in each
-/// call. Returns the seconds of one call.
+/// Runs `body` in the benchmark's loop after one call that warms up. Returns the seconds of one
+/// call.
 template <class Body>
-double measure(benchmark::State& state, int threads, double unavoidable_seconds, std::int64_t bytes,
-               Body&& body) {
+double measure(benchmark::State& state, int threads, Body&& body) {
   body();
   const double start = now(threads);
   for (auto _ : state) {
     body();
     benchmark::ClobberMemory();
   }
-  const double seconds = (now(threads) - start) / static_cast<double>(state.iterations());
+  return (now(threads) - start) / static_cast<double>(state.iterations());
+}
+
+/// The same with counters: `bound_ratio`, its time over that of the unavoidable work, and
+/// `bytes_per_second` for `bytes` of traffic in each call.
+template <class Body>
+double measure(benchmark::State& state, int threads, double unavoidable_seconds, std::int64_t bytes,
+               Body&& body) {
+  const double seconds = measure(state, threads, std::forward<Body>(body));
   state.counters["bound_ratio"] = seconds / unavoidable_seconds;
   state.counters["bytes_per_second"] = static_cast<double>(bytes) / seconds;
   return seconds;

@@ -2,7 +2,6 @@
 #include "eviction.hpp"
 
 #include <algorithm>
-#include <tuple>
 
 #include <kvevict/kvevict.hpp>
 
@@ -11,16 +10,6 @@
 #include "replay.hpp"
 
 namespace demo {
-namespace {
-
-bool same(const kvevict::FutureProbesOptions& a, const kvevict::FutureProbesOptions& b) {
-  const auto fields = [](const kvevict::FutureProbesOptions& o) {
-    return std::tie(o.next_position, o.last, o.sampled, o.future, o.skip_first, o.seed);
-  };
-  return fields(a) == fields(b);
-}
-
-}  // namespace
 
 std::string_view name_of(BudgetKind kind) {
   return kind == BudgetKind::uniform ? "uniform" : "global";
@@ -44,7 +33,7 @@ void ContextEvidence::collect(kvevict::CpuResources& res, mini_llama::Engine& en
     window_ = {queries.post_rope_view(), kvevict::QueryPositions<>::consecutive(0)};
   }
   probes.next_position = tokens;
-  if (!probes_ || !same(probes, probes_are_)) {
+  if (!probes_ || probes != probes_are_) {
     probes_ = kvevict::future_probes(res, queries.pre_rope_view(), rope, probes);
     probes_are_ = probes;
   }

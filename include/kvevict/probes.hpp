@@ -31,6 +31,8 @@ struct FutureProbesOptions {
   std::int64_t future = 256;  ///< sampled positions lie in [next_position, next_position + future)
   std::int64_t skip_first = 4;  ///< queries (of the sinks) that are not drawn
   std::uint64_t seed = 0;
+
+  friend bool operator==(const FutureProbesOptions&, const FutureProbesOptions&) = default;
 };
 
 /// Positions are 32-bit.

@@ -44,17 +44,16 @@ class RunningKeyNorms {
     if (known.heads() == 0) return;
     require(kept.layout.heads() == known.heads(), "kept.heads", kept.layout.heads(),
             "equal to those of the norms,", known.heads());
-    std::vector<std::int64_t>& ends = ends_;
-    ends.assign(1, 0);
+    ends_.assign(1, 0);
     for (std::int64_t h = 0; h < known.heads(); ++h) {
       const std::int64_t count = kept.count(h);
       const bool read = count == 0 || kept.head(h)[count - 1] < known.rows(h);
       const float* from = norms_.data() + known.offset(h);
-      float* to = norms_.data() + ends.back();  // never behind what is read next
+      float* to = norms_.data() + ends_.back();  // never behind what is read next
       for (std::int64_t i = 0; read && i < count; ++i) to[i] = from[kept.head(h)[i]];
-      ends.push_back(ends.back() + (read ? count : 0));
+      ends_.push_back(ends_.back() + (read ? count : 0));
     }
-    known_.assign(res, ends.data(), known.heads());
+    known_.assign(res, ends_.data(), known.heads());
   }
 
   /// Forgets everything: for a new sequence, or keys that were changed.
@@ -103,7 +102,7 @@ class RunningKeyDirection {
   template <class R, class T>
   void subtract_leaving(R& res, const SelectionView<>& kept, const RowsView<T>& keys) {
     begin(keys.heads());
-    if (!is_of_all(keys.layout())) add_new_rows(res, keys);
+    if (!same_rows(all_rows_.view(), keys.layout())) add_new_rows(res, keys);
     next_rows_.resize(rows_.size());
     next_drift_.resize(rows_.size());
     next_sums_.resize(sums_.size());
@@ -174,6 +173,7 @@ class RunningKeyDirection {
     rows_ = from.array<std::int64_t>("KeyDiff.rows.size", heads);
     drift_ = from.array<double>("KeyDiff.drift.size", heads);
     sums_ = from.array<double>("KeyDiff.sums.size", heads * dim_);
+    all_rows_.clear();
     for (const std::int64_t rows : rows_) {
       require(rows >= 0 && rows <= max_rows_per_head, "KeyDiff.rows", rows,
               "in [0, rows of a head]");
@@ -205,23 +205,15 @@ class RunningKeyDirection {
     all_rows_.clear();
     sums_of_all_ = sums_;
     add_directions(res, keys, rows_.data(), view_of(sums_of_all_));
-    for (std::int64_t h = 0; h < keys.heads(); ++h) all_rows_.push_back(keys.rows(h));
+    all_rows_.assign(res, keys.layout());
   }
-  bool is_of_all(const RowLayout<>& layout) const {
-    if (static_cast<std::int64_t>(all_rows_.size()) != layout.heads()) return false;
-    for (std::int64_t h = 0; h < layout.heads(); ++h) {
-      if (all_rows_[static_cast<std::size_t>(h)] != layout.rows(h)) return false;
-    }
-    return true;
-  }
-
   std::int64_t dim_;
   std::vector<std::int64_t> rows_;  // [heads] in the sums
   std::vector<double> drift_;       // [heads] by which the sums may be off
   std::vector<double> sums_;        // [heads][dim]
   // What calls write.
-  std::vector<double> sums_of_all_;     // [heads][dim], of as many rows as all_rows_ says
-  std::vector<std::int64_t> all_rows_;  // [heads], or none
+  std::vector<double> sums_of_all_;  // [heads][dim], of these rows:
+  LayoutStorage<> all_rows_;         // no heads: of none that still stand
   std::vector<float> directions_;
   std::vector<std::int64_t> next_rows_;
   std::vector<double> next_drift_;

@@ -58,6 +58,7 @@ struct BlockStreaming {
     detail::CarvedLayout<R> candidate_layout(res, scope, host_scope, heads);
     detail::CarvedLayout<R> chosen_layout(res, scope, host_scope, heads);
     const Buffers<T> buffers(scope, cache, total_of(rows, 0), std::min(keep, rows.longest()));
+    const Evidence<R::space> of_some = evidence.without_known_keys();
     const std::int64_t last = stages(rows.longest());
     for (std::int64_t stage = 0; stage < last; ++stage) {
       const RowLayout<R::space> layout = candidate_layout.with(
@@ -66,7 +67,7 @@ struct BlockStreaming {
           res, [&](std::int64_t h) { return std::min(keep, candidates(rows.rows(h), stage)); });
       extend_candidates(res, layout, stage == 0 ? 0 : keep, stage == 0 ? 0 : keep + stage * block,
                         buffers.rows);
-      score_candidates(res, cache, evidence.without_known_keys(), layout, buffers);
+      score_candidates(res, cache, of_some, layout, buffers);
       const ScoreView<R::space> of_candidates{buffers.scores, layout};
       select_top(res, of_candidates, {}, {}, chosen, buffers.chosen);
       rank_scores(res, of_candidates, of_candidates);
