@@ -141,6 +141,7 @@ TEST_CASE("cosines of degenerate vectors", "[ops][key_direction]") {
 TEST_CASE("cosines stay within [-1, 1] times the scale", "[ops][key_direction]") {
   // Parallel vectors of awkward lengths: rounding would exceed one here and there.
   for (std::int64_t dim = 1; dim <= 64; ++dim) {
+    if (!case_runs(static_cast<std::uint64_t>(dim))) continue;
     RowsCase<float> rows(RowsForm::head_first, {200}, dim, 3);
     for (std::int64_t i = 0; i < 200; i += 37) {
       const std::vector<float> got = scores_of(rows.layout(), [&](auto& res, auto scores) {

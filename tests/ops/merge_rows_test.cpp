@@ -61,13 +61,15 @@ int changed_rows(const RowsCase<T>& before, const RowsCase<T>& after, const Kept
   int changed = 0;
   for (std::int64_t h = 0; h < before.heads(); ++h) {
     const auto& allowed = may_change[static_cast<std::size_t>(h)];
+    const auto head_before = before.view().head(h);
+    const auto head_after = after.view().head(h);
     for (std::int64_t i = 0; i < before.layout().rows(h); ++i) {
       if (std::find(allowed.begin(), allowed.end(), static_cast<std::size_t>(i)) != allowed.end()) {
         continue;
       }
       for (std::int64_t c = 0; c < before.dim(); ++c) {
-        const T a = before.view().head(h)(i, c);
-        const T b = after.view().head(h)(i, c);
+        const T a = head_before(i, c);
+        const T b = head_after(i, c);
         changed += std::memcmp(&a, &b, sizeof(T)) == 0 ? 0 : 1;
       }
     }

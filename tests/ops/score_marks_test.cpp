@@ -51,13 +51,15 @@ TEST_CASE("the best part of the rows is marked by rank", "[ops][score_marks]") {
 }
 
 TEST_CASE("as many rows are marked as the part says, however long the head", "[ops][score_marks]") {
-  for (const std::int64_t rows : {1, 2, 3, 7, 1000, 4099}) {
+  std::uint64_t number = 0;
+  for (const std::int64_t rows : {1000, 4099, 1, 2, 3, 7}) {
     const auto layout = RowLayout<>::uniform(1, rows);
     std::vector<float> scores;
     for (std::int64_t i = 0; i < rows; ++i) {
       scores.push_back(static_cast<float>(Random(9).normal(static_cast<std::uint64_t>(i))));
     }
     for (const double part : {0.1, 0.25, 1.0 / 3.0, 0.5, 0.999}) {
+      if (!case_runs(++number)) continue;
       const std::vector<float> marks = scores_of(
           layout,
           [&](auto& res, ScoreView<> out) {

@@ -31,10 +31,9 @@ constexpr T for_backend(const T& cpu, const T& device) {
   return on_cpu ? cpu : device;
 }
 
-/// Of cases that are made by the hundred, whether this one runs. On a device KVEVICT_TEST_THINNING
-/// may say that only every n-th does: race detectors and interpreters are slow.
+/// Of cases that are made by the hundred, whether this one runs. KVEVICT_TEST_THINNING may say that
+/// only every n-th does: sanitizers and interpreters are slow.
 inline bool case_runs(std::uint64_t number) {
-  if (on_cpu) return true;
   static const char* const text = std::getenv("KVEVICT_TEST_THINNING");
   static const long thinning = text == nullptr ? 1 : std::strtol(text, nullptr, 10);
   return thinning <= 1 || number % static_cast<std::uint64_t>(thinning) == 1;
