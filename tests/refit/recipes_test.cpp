@@ -130,6 +130,8 @@ TEST_CASE("recipes: each is its parts, one after another", "[refit][recipes]") {
         by_hand(res, ProbeAttention{}, true));
   REQUIRE(accounts.size() == heads);
   for (const RefitHead& head : accounts) CHECK(head.error <= head.evict_error);
+  CHECK(by_recipe(res, kvevict::recipes::careful()) == by_hand(res, ProbeAttention{}, true));
+  CHECK(kvevict::recipes::careful().probes.last > kvevict::recipes::balanced().probes.last);
   CHECK(by_recipe(res, kvevict::recipes::thorough()) == by_hand(res, both, true));
   CHECK(by_recipe(res, kvevict::recipes::thorough()) !=
         by_recipe(res, kvevict::recipes::balanced()));
