@@ -111,6 +111,8 @@ Options parse_options(const std::vector<std::string>& arguments) {
     } else if (option == "--refit") {
       options.refits.clear();
       for (const std::string& part : split(value)) options.refits.push_back(refit_kind(part));
+    } else if (option == "--last-probes") {
+      options.last_probes = number<std::int64_t>(option, value, 0, many);
     } else if (option == "--sinks") {
       options.sinks = number<std::int64_t>(option, value, 0, many);
     } else if (option == "--recent") {
@@ -177,6 +179,8 @@ text that follows, and prints how much of the model's behaviour survived.
                                layers and heads; default: uniform,global
   --refit KIND[,KIND]          adjust the kept rows to the probes: none; values; absorbed: values, and
                                the lost attention mass moved into the keys; default: none
+  --last-probes N              last queries of the context among the probes, beside 64 drawn from all
+                               of it; default: 128 (512 is recipes::careful)
   --sinks N                    first positions that are always kept; default: 4
   --recent N                   last rows that are always kept; default: 32
   --context N                  tokens to read before evicting; default: 2000

@@ -45,9 +45,9 @@ Measurement::Measurement(kvevict::CpuResources& res, mini_llama::Engine& engine,
       context_(std::move(context)),
       reference_(demo::run_reference(engine, prefill_.cache, c.continuation)),
       evidence_(std::move(replay)) {
-  unanswered_ = std::erase_if(case_.answers, [&](const Answer& answer) {
+  unanswered_ = static_cast<std::int64_t>(std::erase_if(case_.answers, [&](const Answer& answer) {
     return !is_given(answer, case_.continuation, reference_.top);
-  });
+  }));
   if (unanswered_ > 0 && case_.answers.empty()) {
     throw LeftOut("the full cache answers none of its " + std::to_string(unanswered_) +
                   " questions");

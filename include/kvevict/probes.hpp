@@ -25,7 +25,9 @@ struct ProbePlan {
 /// choice.
 struct FutureProbesOptions {
   std::int64_t next_position = -1;  ///< tokens seen; always given
-  std::int64_t last = 128;          ///< this many last queries, moved on to follow the context
+  /// This many last queries, moved on to follow the context. More keep more, above all refitted,
+  /// and take their time: bench/quality.md has what 256 and 512 were measured to give.
+  std::int64_t last = 128;
   std::int64_t sampled =
       64;  ///< queries drawn from the whole context, at positions drawn from the future
   std::int64_t future = 256;  ///< sampled positions lie in [next_position, next_position + future)
