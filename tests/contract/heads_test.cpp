@@ -7,6 +7,7 @@
 #include "contract/policy_variants.hpp"
 #include "policies/edit_inputs.hpp"
 #include "reference/random_inputs.hpp"
+#include "support/backend.hpp"
 
 using namespace kvevict_test;
 
@@ -35,7 +36,7 @@ TEST_CASE("contract: a head alone scores as in a batch", "[contract]") {
 }
 
 TEST_CASE("contract: a short head beside a very long one scores as alone", "[contract]") {
-  // Long heads make ops work in smaller blocks of queries.
+  // Long heads make ops work in smaller blocks of queries, on a device in several splits of rows.
   const std::size_t rows = for_backend(40000, 6000);
   reference::Inputs inputs = reference::random_inputs(
       {.group = 1, .rows = {150, rows}, .dim = 4, .value_dim = 4, .queries = 66, .probes = 66}, 3);

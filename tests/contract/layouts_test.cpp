@@ -90,7 +90,7 @@ void check_strided_layouts(const std::vector<PolicyVariant>& variants) {
 
 TEST_CASE("contract: strided caches score as packed ones", "[contract][layout]") {
   check_strided_layouts<float>(policy_variants());
-  check_strided_layouts<kvevict::half>(default_policies());
+  check_strided_layouts<kvevict::half>(variants_for_backend());
   check_strided_layouts<kvevict::bfloat16>(default_policies());
 }
 
@@ -186,7 +186,7 @@ void check_paged_layouts(const std::vector<PolicyVariant>& variants) {
 
 TEST_CASE("contract: rows in pages score as rows together", "[contract][layout]") {
   check_paged_layouts<float>(policy_variants());
-  check_paged_layouts<kvevict::half>(default_policies());
+  check_paged_layouts<kvevict::half>(variants_for_backend());
   check_paged_layouts<kvevict::bfloat16>(default_policies());
 }
 

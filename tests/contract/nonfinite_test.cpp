@@ -52,12 +52,10 @@ const std::vector<Place>& places() {
 
 TEST_CASE("contract: NaN and infinity in the inputs", "[contract][nonfinite]") {
   ContractCase clean(contract_inputs());
-  // An emulated device would take minutes for all variants.
-  const std::vector<PolicyVariant> variants = on_cpu ? policy_variants() : default_policies();
-  std::vector<double> numbers = {std::numeric_limits<double>::quiet_NaN(),
-                                 -std::numeric_limits<double>::infinity()};
-  if (on_cpu) numbers.push_back(std::numeric_limits<double>::infinity());
-  for (const double number : numbers) {
+  const std::vector<PolicyVariant> variants = variants_for_backend();
+  for (const double number :
+       {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
+        -std::numeric_limits<double>::infinity()}) {
     for (const Place& place : places()) {
       reference::Inputs inputs = clean.inputs;
       place.poison(inputs, number);

@@ -97,6 +97,10 @@ std::vector<PolicyVariant> default_policies() {
   return that_run(variants);
 }
 
+std::vector<PolicyVariant> variants_for_backend() {
+  return on_cpu ? policy_variants() : default_policies();
+}
+
 bool keyed_by_head_number(const TestPolicy& policy) { return policy.name() == "Random"; }
 
 bool uses_order_of_rows(const TestPolicy& policy) {

@@ -22,6 +22,9 @@ std::vector<PolicyVariant> policy_variants();
 // The defaults alone, for what takes long.
 std::vector<PolicyVariant> default_policies();
 
+// All variants on the CPU, the defaults on a device, which would take minutes under emulation.
+std::vector<PolicyVariant> variants_for_backend();
+
 // The documented exceptions. A new policy is held to every promise until it is named here.
 
 // Scores that depend on the number of the head among those given.
