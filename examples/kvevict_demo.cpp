@@ -162,7 +162,7 @@ void run(const Options& options) {
   for (const kvevict::AnyPolicy& policy : options.policies) {
     start = Clock::now();
     evidence.collect(res, engine, session.cache, session.queries, model_policy(policy),
-                     {.last = options.last_probes});
+                     options.probes);
     if (seconds_since(start) > 1.0) {
       std::fprintf(stderr, "evidence for %s: %.1f s\n", std::string(policy.name()).c_str(),
                    seconds_since(start));
@@ -195,7 +195,7 @@ void run(const Options& options) {
   generate(options, "full cache", engine, tokenizer, session.cache, session.logits);
   for (const kvevict::AnyPolicy& policy : options.policies) {
     evidence.collect(res, engine, session.cache, session.queries, model_policy(policy),
-                     {.last = options.last_probes});
+                     options.probes);
     mini_llama::RaggedCache cache = session.cache;
     evict_cache(res, cache, model_policy(policy), evidence.view(), plan);
     generate(options, std::string(policy.name()), engine, tokenizer, std::move(cache),

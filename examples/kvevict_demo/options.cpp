@@ -112,7 +112,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
       options.refits.clear();
       for (const std::string& part : split(value)) options.refits.push_back(refit_kind(part));
     } else if (option == "--last-probes") {
-      options.last_probes = number<std::int64_t>(option, value, 0, many);
+      options.probes.last = number<std::int64_t>(option, value, 0, many);
     } else if (option == "--sinks") {
       options.sinks = number<std::int64_t>(option, value, 0, many);
     } else if (option == "--recent") {

@@ -17,7 +17,7 @@ struct Options {
   std::vector<double> evict_ratios = {0.5, 0.75, 0.9};
   std::vector<BudgetKind> budgets = {BudgetKind::uniform, BudgetKind::global};
   std::vector<RefitKind> refits = {RefitKind::none};
-  std::int64_t last_probes = kvevict::FutureProbesOptions{}.last;
+  kvevict::FutureProbesOptions probes = {};  ///< next_position is the context's end
   std::int64_t sinks = 4;
   std::int64_t recent = 32;
   std::int64_t context = 2000;
