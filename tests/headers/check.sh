@@ -54,7 +54,8 @@ wrong=$(grep -c '^FAILED: ' <<<"$output" || true)
 echo "headers: ${compilers[0]}: $((${#headers[@]} - wrong)) compile alone, $wrong do not"
 mapfile -t backwards < <(printf '%s\n' "${headers[@]}" | tac)
 for compiler in "${compilers[@]:1}"; do
-  if compile "all headers" "$compiler" "${headers[@]}" && compile "all headers backwards" "$compiler" "${backwards[@]}"; then
+  if compile "all headers" "$compiler" "${headers[@]}" &&
+    compile "all headers backwards" "$compiler" "${backwards[@]}"; then
     echo "headers: $compiler: all ${#headers[@]} compile together"
   else
     failed=1
