@@ -41,7 +41,7 @@ inline Recipe<ProbeAttention> fast() { return {}; }
 /// the whole cache.
 inline Recipe<ProbeAttention> balanced() { return {.refit = RefitOptions{}}; }
 
-/// The same with the last 512 queries among the probes (576 for each query head), at about four
+/// The same with the last 512 queries among the probes (576 for each query head), at four to six
 /// times the cost of the refit. Each of the thirteen texts on which it was compared, with half,
 /// three quarters and nine tenths of the rows evicted, had less KL than SnapKV leaves; `balanced`
 /// lost on two stories.
