@@ -62,21 +62,25 @@ TEST_CASE("lanes become one number", "[cpu][lanes]") {
   REQUIRE(cpu::largest_lane(-lanes) == 1.0f);
 }
 
-TEST_CASE("the exponential of lanes is within two units in the last place", "[cpu][lanes]") {
+TEST_CASE("powers of two are within two units in the last place", "[cpu][lanes]") {
   double worst = 0;
   float where = 0;
-  for (int i = 0; i < 873000; i += static_cast<int>(cpu::lane_count)) {
-    const cpu::FloatLanes x = -1e-4f * counting_lanes(static_cast<float>(i));
-    const std::vector<float> arguments = values_of(x);
-    const std::vector<float> got = values_of(cpu::exp_lanes(x));
-    for (std::size_t lane = 0; lane < got.size(); ++lane) {
-      if (arguments[lane] < -87.3f) continue;
-      const double exact = std::exp(static_cast<double>(arguments[lane]));
-      const double unit = std::ldexp(1.0, std::ilogb(exact) - 23);
-      const double error = std::abs(static_cast<double>(got[lane]) - exact) / unit;
-      if (error > worst) {
-        worst = error;
-        where = arguments[lane];
+  for (const float reference : {0.0f, 7.0f, -1000.0f, 2097151.0f}) {
+    const cpu::PowerLanes power(cpu::broadcast(reference));
+    for (int i = -5000; i < 1260000; i += static_cast<int>(cpu::lane_count)) {
+      const cpu::FloatLanes x = reference - 1e-4f * counting_lanes(static_cast<float>(i));
+      const std::vector<float> arguments = values_of(x);
+      const std::vector<float> got = values_of(power(x));
+      for (std::size_t lane = 0; lane < got.size(); ++lane) {
+        const double difference = static_cast<double>(arguments[lane]) - reference;
+        if (difference < -126.0 || difference > 0.5) continue;
+        const double exact = std::exp2(difference);
+        const double unit = std::ldexp(1.0, std::ilogb(exact) - 23);
+        const double error = std::abs(static_cast<double>(got[lane]) - exact) / unit;
+        if (error > worst) {
+          worst = error;
+          where = arguments[lane];
+        }
       }
     }
   }
@@ -84,12 +88,36 @@ TEST_CASE("the exponential of lanes is within two units in the last place", "[cp
   REQUIRE(worst < 2.0);
 }
 
-TEST_CASE("the exponential of lanes at its ends", "[cpu][lanes]") {
-  const auto exponential = [](float x) { return values_of(cpu::exp_lanes(cpu::broadcast(x)))[0]; };
-  REQUIRE(exponential(0.0f) == 1.0f);
-  REQUIRE(exponential(-0.0f) == 1.0f);
-  REQUIRE(exponential(-87.31f) == 0.0f);
-  REQUIRE(exponential(-1e30f) == 0.0f);
-  REQUIRE(exponential(-infinity) == 0.0f);
-  REQUIRE(std::isnan(exponential(not_a_number)));
+TEST_CASE("powers for two references are an exact power of two apart", "[cpu][lanes]") {
+  const cpu::PowerLanes near(cpu::broadcast(3.0f));
+  const cpu::PowerLanes far(cpu::broadcast(100.0f));
+  for (int i = 0; i < 260; ++i) {
+    const cpu::FloatLanes x = 3.4f - 0.1f * counting_lanes(static_cast<float>(i) * 0.37f);
+    const std::vector<float> one = values_of(near(x));
+    const std::vector<float> other = values_of(far(x));
+    for (std::size_t lane = 0; lane < one.size(); ++lane) {
+      if (other[lane] == 0.0f) continue;
+      REQUIRE(one[lane] == std::ldexp(other[lane], 97));
+    }
+  }
+}
+
+TEST_CASE("powers of two at their ends", "[cpu][lanes]") {
+  const auto power = [](float x, float reference) {
+    return values_of(cpu::PowerLanes(cpu::broadcast(reference))(cpu::broadcast(x)))[0];
+  };
+  for (const float reference : {0.0f, -0.0f, 5.0f, -300.0f, 2097152.0f, -3e9f, 3e38f}) {
+    INFO("reference " << reference);
+    REQUIRE(power(reference, reference) == 1.0f);
+    REQUIRE(power(-infinity, reference) == 0.0f);
+    REQUIRE(power(-3.4e38f, reference) == 0.0f);
+    REQUIRE(std::isnan(power(not_a_number, reference)));
+    // The next float below: next to nothing for small references, all for large ones.
+    const float below = std::nextafter(reference, -infinity);
+    const auto exact = static_cast<float>(std::exp2(static_cast<double>(below) - reference));
+    REQUIRE(power(below, reference) == Approx(exact).margin(1e-37));
+  }
+  REQUIRE(power(-3.0f, 4.0f) == std::ldexp(1.0f, -7));
+  REQUIRE(power(-123.0f, 4.0f) == 0.0f);
+  REQUIRE(std::isnan(power(infinity, infinity)));
 }

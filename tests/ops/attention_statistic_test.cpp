@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kvevict/ops/attention_statistic.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -120,6 +121,27 @@ TEST_CASE("the largest logit may come in any tile", "[ops][attention]") {
       INFO("peak " << peak << ", statistic " << static_cast<int>(statistic));
       // Logits down to -4000 with one rounding: 1e-4 in the exponent where a weight is not 0.
       require_close(got, statistic_of(p, statistic, 1.0), {2e-4, 1e-12});
+    }
+  }
+}
+
+TEST_CASE("a tile of logits of -infinity changes no weight", "[ops][attention]") {
+  constexpr std::size_t n = 300;
+  constexpr std::size_t hidden = 140;
+  const std::vector<float> query = {1.0f};
+  // Whatever lies between the tile's reference and the later ones, by more than floats can have.
+  for (int bits = 1; bits < 1100; bits += 3) {
+    std::vector<float> keys(n, -0.693147f * static_cast<float>(bits));
+    std::fill_n(keys.begin(), hidden, -std::numeric_limits<float>::infinity());
+    const auto rows = kvevict::RowsView<const float>::strided(keys.data(), 1, n, 1, n, 1);
+    const std::vector<float> got = scores_of(rows.layout(), [&](auto& res, auto scores) {
+      attention_statistic(res, rows, {},
+                          without_mask(kvevict::QueriesView<>::packed(query.data(), 1, 1, 1)), 1.0f,
+                          AttentionStatistic::mean, scores);
+    });
+    INFO("2^-" << bits);
+    for (std::size_t i = 0; i < n; ++i) {
+      REQUIRE(got[i] == Approx(i < hidden ? 0.0 : 1.0 / (n - hidden)).epsilon(1e-6).margin(0.0));
     }
   }
 }

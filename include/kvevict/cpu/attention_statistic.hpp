@@ -41,10 +41,10 @@ inline LaneBlocks lane_blocks(std::int64_t rows, std::int64_t group, std::int64_
 }
 
 inline void add_attention_terms(AttentionStatistic statistic, const LaneSoftmax& block,
-                                const float* logits, std::int64_t rows, std::int64_t padded,
+                                const float* powers, std::int64_t rows, std::int64_t padded,
                                 std::int64_t count, std::int64_t heads, float* const* outs) {
   const auto add = [&]<AttentionStatistic s>() {
-    add_attention_terms<s>(block, logits, rows, padded, count, heads, outs);
+    add_attention_terms<s>(block, powers, rows, padded, count, heads, outs);
   };
   switch (statistic) {
     case AttentionStatistic::sum:
@@ -60,14 +60,15 @@ inline void add_attention_terms(AttentionStatistic statistic, const LaneSoftmax&
 }
 
 /// A weight above one half can come so near 1 that 1 - p lost its digits.
-inline void correct_largest(const LaneSoftmax& block, const float* logits, std::int64_t q,
+inline void correct_largest(const LaneSoftmax& block, const float* powers, std::int64_t q,
                             float* out) {
-  const double sum = block.sum(q);
+  const double others = block.others(q);
+  const double sum = 1.0 + others;
   if (sum >= 2.0) return;
-  const float p = static_cast<float>(1.0 / sum);
-  float& entry = out[block.find_largest(q, logits)];
+  const float p = block.largest_weight(q);
+  float& entry = out[block.find_largest(q, powers)];
   entry -= p * (1.0f - p);
-  entry += static_cast<float>(block.others(q) / (sum * sum));
+  entry += static_cast<float>(others / (sum * sum));
 }
 
 inline void finish(AttentionStatistic statistic, std::int64_t queries, std::int64_t n, float* out) {
@@ -91,15 +92,23 @@ void attention_statistic_impl(Resources& res, const RowsView<T>& keys, const Pos
   const std::int64_t count = queries.count();
   const std::int64_t dim = keys.dim();
   const std::int64_t tile = tile_size(dim);
+  const bool largest_apart = statistic == AttentionStatistic::mean_jacobian_diagonal;
+  // Logits in base 2 take a multiplication less for each power.
+  constexpr float log2_e = 1.44269504089f;
   std::int64_t logits_size = 0;
+  std::int64_t references_size = 0;
   for (std::int64_t h = 0; h < keys.heads(); ++h) {
     const std::int64_t rows = keys.rows(h);
-    logits_size = std::max(logits_size, lane_blocks(rows, group, count).padded() * rows);
+    const std::int64_t padded = lane_blocks(rows, group, count).padded();
+    logits_size = std::max(logits_size, padded * rows);
+    references_size = std::max(references_size, padded * ((rows + tile_rows - 1) / tile_rows));
   }
   const std::int64_t packed_size = dim * block_queries;
   WorkspaceScope scope(res.workspace());
   float* tiles = scope.carve<float>("attention_statistic.tiles", res.threads() * tile);
   float* logits = scope.carve<float>("attention_statistic.logits", res.threads() * logits_size);
+  float* references =
+      scope.carve<float>("attention_statistic.references", res.threads() * references_size);
   float* packed_queries =
       scope.carve<float>("attention_statistic.queries", res.threads() * packed_size);
   float* query = scope.carve<float>("attention_statistic.query", res.threads() * dim);
@@ -136,9 +145,9 @@ void attention_statistic_impl(Resources& res, const RowsView<T>& keys, const Pos
         visible[lane] = visible_rows(first + lane % each);
         seen = std::max(seen, visible[lane]);
         load_queries(queries, q, first + lane % each, 1, query + worker * dim);
-        pack_query(query + worker * dim, dim, scale, lane, padded, packed);
+        pack_query(query + worker * dim, dim, scale * log2_e, lane, padded, packed);
       }
-      LaneSoftmax block(padded);
+      LaneSoftmax block(padded, largest_apart, references + worker * references_size);
       for_each_tile(head, 0, seen, tiles + worker * tile,
                     [&](std::int64_t start, const MatrixMap<const float>& key_tile) {
                       float* tile_logits = block_logits + start * padded;
@@ -162,8 +171,7 @@ void attention_statistic_impl(Resources& res, const RowsView<T>& keys, const Pos
         float* head_out = outs[lane / each];
         if (std::isnan(block.sum(lane))) {
           std::fill_n(head_out, visible[lane], std::numeric_limits<float>::quiet_NaN());
-        } else if (statistic == AttentionStatistic::mean_jacobian_diagonal &&
-                   block.sum(lane) > 0.0) {
+        } else if (largest_apart && block.sum(lane) > 0.0) {
           correct_largest(block, block_logits, lane, head_out);
         }
       }
