@@ -9,7 +9,7 @@ usage() {
   cat <<'HELP'
 usage: tests/run.sh [options] [-- ctest options]
 
-Installs what is missing (Debian, Ubuntu), builds the library's tests and examples, and runs the tests.
+Installs what is missing (Debian, Ubuntu), builds the library's tests and the examples that they run, and runs them.
 
   --check          only report what is missing; exit code 1 if anything is
   --build-dir DIR  build folder (default: build/release, with --sanitize build/asan)
@@ -72,7 +72,8 @@ if [[ $cuda != no ]]; then
 fi
 [[ ${#check[@]} == 0 ]] || exit 0
 
-targets=()
+# What tests run: the demo and the evaluation on a model have scripts of their own.
+targets=(--target tests/all tested_examples)
 selected=(--label-exclude smoke)
 if [[ $cuda == only ]]; then
   targets=(--target tests/cuda/all)

@@ -13,17 +13,18 @@ rm -rf "$build"
 mkdir -p "$build"
 here=$root/tests/consumer
 
+# quietly NAME COMMAND...: what the command prints is shown only if it fails.
 quietly() {
-  "$@" >"$build/log" 2>&1 || { cat "$build/log"; return 1; }
+  local log=$build/$1.log
+  shift
+  "$@" >"$log" 2>&1 || { cat "$log"; return 1; }
 }
 
-build_and_run() {
+build() {
   local name=$1
   shift
-  quietly cmake -S "$here" -B "$build/$name" -G Ninja -DCMAKE_BUILD_TYPE=Debug "$@"
-  quietly cmake --build "$build/$name"
-  printf '%s: ' "$name"
-  "$build/$name/consumer"
+  quietly "$name" cmake -S "$here" -B "$build/$name" -G Ninja -DCMAKE_BUILD_TYPE=Debug "$@"
+  quietly "$name" cmake --build "$build/$name"
 }
 
 cuda=()
@@ -35,27 +36,34 @@ else
   echo "SKIPPED: consumer: no CUDA toolkit for the program that uses it"
 fi
 
-quietly cmake -S "$root" -B "$build/package" -G Ninja -DKVEVICT_BUILD_TESTS=OFF -DKVEVICT_BUILD_EXAMPLES=OFF \
+quietly package cmake -S "$root" -B "$build/package" -G Ninja -DKVEVICT_BUILD_TESTS=OFF -DKVEVICT_BUILD_EXAMPLES=OFF \
   -DKVEVICT_BUILD_BENCH=OFF -DCMAKE_INSTALL_PREFIX="$build/staged"
-quietly cmake --install "$build/package"
+quietly package cmake --install "$build/package"
 mv "$build/staged" "$build/installed"
 list_headers() { (cd "$1" && find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum); }
 if ! diff <(list_headers "$root/include") <(list_headers "$build/installed/include"); then
   echo "the installed headers differ from the sources"
   exit 1
 fi
-build_and_run find_package -DCMAKE_PREFIX_PATH="$build/installed" "${cuda[@]}"
+mkdir "$build/copied"
+cp -r "$root/include/kvevict" "$build/copied/"
+
+# All at once: each is two large files in the compiler.
+build find_package -DCMAKE_PREFIX_PATH="$build/installed" "${cuda[@]}" &
+builds=($!)
+build add_subdirectory -DKVEVICT_SOURCE_DIR="$root" &
+builds+=($!)
+quietly copied "${CXX:-c++}" -std=c++20 -O1 -I "$build/copied" -isystem /usr/include/eigen3 -pthread \
+  "$here/main.cpp" "$here/elsewhere.cpp" -o "$build/copied/consumer" &
+builds+=($!)
+for job in "${builds[@]}"; do wait "$job"; done
+
+for way in find_package add_subdirectory copied; do
+  printf '%s: ' "$way"
+  "$build/$way/consumer"
+done
 if ((${#cuda[@]})); then
   printf 'find_package, CUDA: '
   LD_LIBRARY_PATH="$toolkit/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$build/find_package/consumer_cuda"
 fi
-
-build_and_run add_subdirectory -DKVEVICT_SOURCE_DIR="$root"
-
-mkdir "$build/copied"
-cp -r "$root/include/kvevict" "$build/copied/"
-quietly "${CXX:-c++}" -std=c++20 -O1 -I "$build/copied" -isystem /usr/include/eigen3 -pthread \
-  "$here/main.cpp" "$here/elsewhere.cpp" -o "$build/copied/consumer"
-printf 'copied folder: '
-"$build/copied/consumer"
 echo "consumer: 3 ways work"
