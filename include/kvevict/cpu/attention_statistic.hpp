@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <optional>
 
 #include "kvevict/core/rows_view.hpp"
 #include "kvevict/cpu/eigen.hpp"
-#include "kvevict/cpu/lane_softmax.hpp"
+#include "kvevict/cpu/query_block.hpp"
 #include "kvevict/cpu/query_products.hpp"
 #include "kvevict/cpu/resources.hpp"
 #include "kvevict/cpu/tile.hpp"
@@ -22,14 +22,16 @@ struct LaneBlocks {
   std::int64_t heads;    ///< query heads of a block
   std::int64_t queries;  ///< of each of them, the last block of a head perhaps fewer
 
-  /// FloatLanes of a block.
+  /// Lanes of a block.
   std::int64_t padded() const { return padded_queries(heads * queries); }
 };
 
-/// Blocks of up to 64 queries, fewer for long heads, so that their logits stay near 8 MiB.
+/// Logits of a block, as far as the least lanes allow it: 8 MiB.
+inline constexpr std::int64_t block_logits = std::int64_t{1} << 21;
+
+/// Blocks of up to 64 queries, fewer for long heads.
 inline LaneBlocks lane_blocks(std::int64_t rows, std::int64_t group, std::int64_t queries) {
-  const std::int64_t floats = std::int64_t{1} << 21;
-  const std::int64_t fitting = floats / std::max<std::int64_t>(rows, 1);
+  const std::int64_t fitting = block_logits / std::max<std::int64_t>(rows, 1);
   const std::int64_t most =
       std::clamp<std::int64_t>(fitting / lane_count * lane_count, lane_count, block_queries);
   const bool whole_registers = queries % lane_count == 0;
@@ -38,37 +40,6 @@ inline LaneBlocks lane_blocks(std::int64_t rows, std::int64_t group, std::int64_
   }
   const std::int64_t parts = (queries + most - 1) / most;
   return {1, (queries + parts - 1) / parts};
-}
-
-inline void add_attention_terms(AttentionStatistic statistic, const LaneSoftmax& block,
-                                const float* powers, std::int64_t rows, std::int64_t padded,
-                                std::int64_t count, std::int64_t heads, float* const* outs) {
-  const auto add = [&]<AttentionStatistic s>() {
-    add_attention_terms<s>(block, powers, rows, padded, count, heads, outs);
-  };
-  switch (statistic) {
-    case AttentionStatistic::sum:
-    case AttentionStatistic::mean:
-      return add.template operator()<AttentionStatistic::sum>();
-    case AttentionStatistic::root_mean_square:
-      return add.template operator()<AttentionStatistic::root_mean_square>();
-    case AttentionStatistic::maximum:
-      return add.template operator()<AttentionStatistic::maximum>();
-    case AttentionStatistic::mean_jacobian_diagonal:
-      return add.template operator()<AttentionStatistic::mean_jacobian_diagonal>();
-  }
-}
-
-/// A weight above one half can come so near 1 that 1 - p lost its digits.
-inline void correct_largest(const LaneSoftmax& block, const float* powers, std::int64_t q,
-                            float* out) {
-  const double others = block.others(q);
-  const double sum = 1.0 + others;
-  if (sum >= 2.0) return;
-  const float p = block.largest_weight(q);
-  float& entry = out[block.find_largest(q, powers)];
-  entry -= p * (1.0f - p);
-  entry += static_cast<float>(others / (sum * sum));
 }
 
 inline void finish(AttentionStatistic statistic, std::int64_t queries, std::int64_t n, float* out) {
@@ -84,100 +55,88 @@ inline void finish(AttentionStatistic statistic, std::int64_t queries, std::int6
   }
 }
 
+/// Most blocks that go over the keys of a head together.
+inline constexpr std::int64_t most_blocks_of_a_pass = 2;
+
+/// Blocks that do, of `padded` lanes each: keys that no cache holds are read half as often, and
+/// converted half as often. One block where two would take more than 16 MiB.
+inline std::int64_t blocks_of_a_pass(std::int64_t rows, std::int64_t padded) {
+  return rows * padded <= block_logits ? most_blocks_of_a_pass : 1;
+}
+
 template <class T>
 void attention_statistic_impl(Resources& res, const RowsView<T>& keys, const Positions<>& positions,
                               const ProbeQueries<>& probes, std::int64_t group, float scale,
                               AttentionStatistic statistic, float decay, ScoreView<> out) {
-  const QueriesView<>& queries = probes.queries;
-  const std::int64_t count = queries.count();
+  const AttentionRequest request{probes, positions, keys.layout(), group,
+                                 scale,  statistic, decay,         out};
+  const std::int64_t count = probes.queries.count();
   const std::int64_t dim = keys.dim();
   const std::int64_t tile = tile_size(dim);
-  const bool largest_apart = statistic == AttentionStatistic::mean_jacobian_diagonal;
-  // Logits in base 2 take a multiplication less for each power.
-  constexpr float log2_e = 1.44269504089f;
   std::int64_t logits_size = 0;
   std::int64_t references_size = 0;
   for (std::int64_t h = 0; h < keys.heads(); ++h) {
     const std::int64_t rows = keys.rows(h);
     const std::int64_t padded = lane_blocks(rows, group, count).padded();
-    logits_size = std::max(logits_size, padded * rows);
+    logits_size = std::max(logits_size, padded * rows * blocks_of_a_pass(rows, padded));
     references_size = std::max(references_size, padded * ((rows + tile_rows - 1) / tile_rows));
   }
   const std::int64_t packed_size = dim * block_queries;
+  const std::int64_t blocks_in_memory = res.threads() * most_blocks_of_a_pass;
   WorkspaceScope scope(res.workspace());
   float* tiles = scope.carve<float>("attention_statistic.tiles", res.threads() * tile);
   float* logits = scope.carve<float>("attention_statistic.logits", res.threads() * logits_size);
   float* references =
-      scope.carve<float>("attention_statistic.references", res.threads() * references_size);
-  float* packed_queries =
-      scope.carve<float>("attention_statistic.queries", res.threads() * packed_size);
+      scope.carve<float>("attention_statistic.references", blocks_in_memory * references_size);
+  float* packed = scope.carve<float>("attention_statistic.queries", blocks_in_memory * packed_size);
   float* query = scope.carve<float>("attention_statistic.query", res.threads() * dim);
   if (res.workspace().counting()) return;
   // Query heads that share no block have nothing to do with each other: fewer KV heads than threads
   // are work for up to as many threads as there are query heads.
-  res.parallel_for(keys.heads() * group, [&](std::int64_t index, int worker) {
-    const std::int64_t h = index / group;
+  const bool in_pairs = keys.heads() * ((group + 1) / 2) >= 2 * res.threads();
+  const std::int64_t neighbours = in_pairs ? most_blocks_of_a_pass : 1;
+  const std::int64_t parts = (group + neighbours - 1) / neighbours;
+  res.parallel_for(keys.heads() * parts, [&](std::int64_t index, int worker) {
+    const std::int64_t h = index / parts;
     const HeadView<T> head = keys.head(h);
     const std::int64_t rows = head.rows;
     const LaneBlocks blocks = lane_blocks(rows, group, count);
-    const std::int64_t g = index % group * blocks.heads;
-    if (rows == 0 || g >= group) return;
-    const std::int64_t heads = std::min(blocks.heads, group - g);
-    const auto row_positions = positions.row(h, keys.layout());
-    const auto visible_rows = [&](std::int64_t i) {
-      if (probes.mask == ProbeMask::none) return rows;
-      return row_positions.count_below(std::int64_t{probes.positions.at(h, i)} + 1, rows);
-    };
-    const std::int64_t first_head = h * group + g;
-    for (std::int64_t q = 0; q < heads; ++q) std::fill_n(out.head(first_head + q), rows, 0.0f);
-    float* block_logits = logits + worker * logits_size;
-    float* packed = packed_queries + worker * packed_size;
-    for (std::int64_t first = 0; first < count; first += blocks.queries) {
-      const std::int64_t each = std::min(blocks.queries, count - first);
-      const std::int64_t padded = padded_queries(heads * each);
-      float* outs[block_queries];
-      std::int64_t visible[block_queries];
-      std::int64_t seen = 0;  // no query of the block sees more
-      std::fill_n(packed, dim * padded, 0.0f);
-      for (std::int64_t lane = 0; lane < heads * each; ++lane) {
-        const std::int64_t q = first_head + lane / each;
-        outs[lane / each] = out.head(q);
-        visible[lane] = visible_rows(first + lane % each);
-        seen = std::max(seen, visible[lane]);
-        load_queries(queries, q, first + lane % each, 1, query + worker * dim);
-        pack_query(query + worker * dim, dim, scale * log2_e, lane, padded, packed);
-      }
-      LaneSoftmax block(padded, largest_apart, references + worker * references_size);
+    const std::int64_t begin = index % parts * neighbours * blocks.heads;
+    const std::int64_t end = std::min(group, begin + neighbours * blocks.heads);
+    if (rows == 0 || begin >= group) return;
+    const std::int64_t block_size = rows * blocks.padded();
+    const std::int64_t together = blocks_of_a_pass(rows, blocks.padded());
+    std::optional<QueryBlock> pass[most_blocks_of_a_pass];
+    std::int64_t filled = 0;
+    const auto run_pass = [&] {
+      std::int64_t seen = 0;
+      for (std::int64_t b = 0; b < filled; ++b) seen = std::max(seen, pass[b]->seen());
       for_each_tile(head, 0, seen, tiles + worker * tile,
                     [&](std::int64_t start, const MatrixMap<const float>& key_tile) {
-                      float* tile_logits = block_logits + start * padded;
-                      multiply_queries(key_tile, packed, padded, tile_logits);
-                      for (std::int64_t lane = 0; lane < heads * each; ++lane) {
-                        for (std::int64_t i = std::max<std::int64_t>(0, visible[lane] - start);
-                             i < key_tile.rows(); ++i) {
-                          tile_logits[i * padded + lane] = -std::numeric_limits<float>::infinity();
-                        }
+                      for (std::int64_t b = 0; b < filled; ++b) {
+                        if (start < pass[b]->seen()) pass[b]->observe(key_tile, start);
                       }
-                      block.observe(tile_logits, start, key_tile.rows());
                     });
-      for (std::int64_t lane = 0; lane < heads * each; ++lane) {
-        if (!(block.sum(lane) > 0.0)) continue;  // sees nothing, or NaN
-        const auto age = static_cast<double>(count - 1 - first - lane % each);
-        const bool decays = statistic == AttentionStatistic::sum && decay < 1.0f;
-        block.set_weight(lane, decays ? std::pow(static_cast<double>(decay), age) : 1.0);
-      }
-      add_attention_terms(statistic, block, block_logits, seen, padded, each, heads, outs);
-      for (std::int64_t lane = 0; lane < heads * each; ++lane) {
-        float* head_out = outs[lane / each];
-        if (std::isnan(block.sum(lane))) {
-          std::fill_n(head_out, visible[lane], std::numeric_limits<float>::quiet_NaN());
-        } else if (largest_apart && block.sum(lane) > 0.0) {
-          correct_largest(block, block_logits, lane, head_out);
-        }
+      for (std::int64_t b = 0; b < filled; ++b) pass[b]->add_terms();
+      filled = 0;
+    };
+    for (std::int64_t g = begin; g < end; g += blocks.heads) {
+      const std::int64_t heads = std::min(blocks.heads, group - g);
+      const std::int64_t first_head = h * group + g;
+      for (std::int64_t q = 0; q < heads; ++q) std::fill_n(out.head(first_head + q), rows, 0.0f);
+      for (std::int64_t first = 0; first < count; first += blocks.queries) {
+        const std::int64_t slot = worker * most_blocks_of_a_pass + filled;
+        pass[filled].emplace(request, rows, first_head, heads, first,
+                             std::min(blocks.queries, count - first),
+                             QueryBlockMemory{logits + worker * logits_size + filled * block_size,
+                                              references + slot * references_size,
+                                              packed + slot * packed_size, query + worker * dim});
+        if (++filled == together) run_pass();
       }
     }
-    for (std::int64_t q = 0; q < heads; ++q) {
-      finish(statistic, count, rows, out.head(first_head + q));
+    run_pass();
+    for (std::int64_t g = begin; g < end; ++g) {
+      finish(statistic, count, rows, out.head(h * group + g));
     }
   });
 }
