@@ -43,6 +43,32 @@ TEMPLATE_TEST_CASE("tiles cover all rows in order, widened exactly", "[cpu][tile
       {1, 5, 130});
 }
 
+TEMPLATE_TEST_CASE("every pattern of 16 bits widens as it does alone, wherever it stands",
+                   "[cpu][tile]", half, bfloat16) {
+  constexpr std::int64_t longest = 41;  // whole registers of 16, of 8, and a rest
+  std::vector<TestType> from(longest);
+  std::vector<float> to(longest + 1);
+  std::uint32_t next = 0;
+  int wrong = 0;
+  for (std::int64_t count = 0; next < 3 * 65536; count = (count + 1) % (longest + 1)) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      from[static_cast<std::size_t>(i)] =
+          TestType::from_bits(static_cast<std::uint16_t>(next++ & 0xffffu));
+    }
+    to[static_cast<std::size_t>(count)] = 42.0f;
+    cpu::widen(from.data(), count, to.data());
+    for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+      const auto alone = static_cast<float>(from[i]);
+      const bool equal = std::isnan(alone)
+                             ? std::isnan(to[i])
+                             : alone == to[i] && std::signbit(alone) == std::signbit(to[i]);
+      wrong += equal ? 0 : 1;
+    }
+    REQUIRE(to[static_cast<std::size_t>(count)] == 42.0f);
+  }
+  REQUIRE(wrong == 0);
+}
+
 TEST_CASE("float rows with adjacent channels are used where they lie", "[cpu][tile]") {
   const RowsCase<float> rows(RowsForm::padded, {200}, 6, 1);
   const auto head = rows.view().head(0);

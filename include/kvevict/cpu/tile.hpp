@@ -10,6 +10,7 @@
 #include "kvevict/core/head_view.hpp"
 #include "kvevict/core/queries.hpp"
 #include "kvevict/cpu/eigen.hpp"
+#include "kvevict/cpu/widen.hpp"
 
 namespace kvevict::cpu {
 
@@ -28,7 +29,7 @@ void widen_row(const T* from, std::int64_t stride, std::int64_t dim, float* to) 
       for (std::int64_t c = 0; c < channels_of<T>; ++c) to[b * channels_of<T> + c] = from[b][c];
     }
   } else if (stride == 1) {
-    for (std::int64_t c = 0; c < dim; ++c) to[c] = static_cast<float>(from[c]);
+    widen(from, dim, to);
   } else {
     for (std::int64_t c = 0; c < dim; ++c) to[c] = static_cast<float>(from[c * stride]);
   }
