@@ -28,8 +28,9 @@ inline constexpr Shape smoke_shape = {2, 512, 64, 4};
 inline constexpr Shape shapes[] = {
     smoke_shape,
     {90, 2048, 64, 3},   // a whole SmolLM2-135M, 30 layers of 3 KV heads, after a prompt of 2k
-    {8, 8192, 128, 4},   // one layer of a model of 8B parameters
-    {8, 32768, 128, 4},  // the same with a long prompt
+    {8, 2048, 128, 4},   // one layer of a model of 8B parameters
+    {8, 8192, 128, 4},   // the same with a longer prompt
+    {8, 32768, 128, 4},  // and with a long one
 };
 
 /// Queries that a window of recent queries holds; the default of SnapKV.
