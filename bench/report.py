@@ -152,6 +152,7 @@ def speedups(times):
 
 def draw_rows(plt, lines, path):
     figure, axis = plt.subplots(figsize=(9, 7))
+    axis.set_prop_cycle(color=plt.get_cmap("tab20").colors)
     for label, points in lines.items():
         rows = [count for count, _ in points]
         line, = axis.plot(rows, [time.milliseconds for _, time in points], marker="o", markersize=3, label=label)
@@ -163,7 +164,7 @@ def draw_rows(plt, lines, path):
     axis.set_ylabel("ms; dashed: bound")
     axis.legend(fontsize=6, ncol=2)
     figure.tight_layout()
-    figure.savefig(path, dpi=150)
+    figure.savefig(path, dpi=100)
     plt.close(figure)
 
 
@@ -178,13 +179,14 @@ def draw_stages(plt, size, parts, path):
     axis.set_xlabel(f"ms, {size} float, one thread")
     axis.legend(fontsize=7)
     figure.tight_layout()
-    figure.savefig(path, dpi=150)
+    figure.savefig(path, dpi=100)
     plt.close(figure)
 
 
 def draw_threads(plt, lines, path):
     figure, axis = plt.subplots(figsize=(9, 6))
     most = max(threads for points in lines.values() for threads, _ in points)
+    axis.set_prop_cycle(color=plt.get_cmap("tab20").colors)
     axis.plot([1, most], [1, most], "--", color="grey", linewidth=0.8)
     for label, points in lines.items():
         axis.plot(*zip(*points), marker="o", markersize=3, label=label)
@@ -192,7 +194,7 @@ def draw_threads(plt, lines, path):
     axis.set_ylabel("times faster than one thread")
     axis.legend(fontsize=6, ncol=2)
     figure.tight_layout()
-    figure.savefig(path, dpi=150)
+    figure.savefig(path, dpi=100)
     plt.close(figure)
 
 
