@@ -92,10 +92,12 @@ void attention_statistic_impl(Resources& res, const RowsView<T>& keys, const Pos
   float* query = scope.carve<float>("attention_statistic.query", res.threads() * dim);
   if (res.workspace().counting()) return;
   // Query heads that share no block have nothing to do with each other: fewer KV heads than threads
-  // are work for up to as many threads as there are query heads.
-  const bool in_pairs = keys.heads() * ((group + 1) / 2) >= 2 * res.threads();
+  // are work for up to as many threads as there are query heads. Neighbours stay together, to share
+  // passes over the keys, where that leaves each thread two pieces of work.
+  const std::int64_t pairs = (group + most_blocks_of_a_pass - 1) / most_blocks_of_a_pass;
+  const bool in_pairs = keys.heads() * pairs >= 2 * res.threads();
   const std::int64_t neighbours = in_pairs ? most_blocks_of_a_pass : 1;
-  const std::int64_t parts = (group + neighbours - 1) / neighbours;
+  const std::int64_t parts = in_pairs ? pairs : group;
   res.parallel_for(keys.heads() * parts, [&](std::int64_t index, int worker) {
     const std::int64_t h = index / parts;
     const HeadView<T> head = keys.head(h);

@@ -58,7 +58,7 @@ class LaneSoftmax {
   double others(std::int64_t q) const {
     return rest_[q] / static_cast<double>(largest_[q]) + (largest_count_[q] - 1.0);
   }
-  /// First row with the largest logit of lane q.
+  /// First row with the largest logit of lane q, when the largest are apart.
   std::int64_t find_largest(std::int64_t q, const float* powers) const {
     std::int64_t row = largest_tile_[q];
     while (powers[row * padded_ + q] != largest_[q]) ++row;
@@ -70,7 +70,8 @@ class LaneSoftmax {
     factor_[q] = static_cast<float>(weight / sum(q));
   }
 
-  /// The largest weight of lane q, in the bits that its row has been given.
+  /// The largest weight of lane q, in the bits that its row has been given, when the largest are
+  /// apart.
   float largest_weight(std::int64_t q) const { return largest_[q] * factor_[q]; }
 
   /// What the powers of the tile at row `first` are multiplied by, [padded], and bits that are set
@@ -107,6 +108,7 @@ class LaneSoftmax {
       maximum_[q] = raised[i];
       reference_[q] = reference;
     }
+    if (!largest_apart_) return;
     const PowerLanes power(load_lanes(reference_ + lane));
     store_lanes(power(load_lanes(maximum_ + lane)), largest_ + lane);
   }
@@ -152,7 +154,7 @@ class LaneSoftmax {
   float* references_;
   float maximum_[block_queries];
   float reference_[block_queries] = {};  // of the powers: the largest logit, rounded
-  float largest_[block_queries] = {};    // power at the largest logit
+  float largest_[block_queries] = {};    // power at the largest logit, where those are apart
   float factor_[block_queries] = {};
   double rest_[block_queries] = {};
   double largest_count_[block_queries] = {};

@@ -81,8 +81,7 @@ class QueryBlock {
         first_(first),
         each_(each),
         padded_(padded_queries(heads * each)),
-        softmax_(padded_, request.statistic == AttentionStatistic::mean_jacobian_diagonal,
-                 memory.references) {
+        softmax_(padded_, largest_apart(), memory.references) {
     // Logits in base 2 take a multiplication less for each power.
     constexpr float log2_e = 1.44269504089f;
     const QueriesView<>& queries = request.probes.queries;
@@ -136,8 +135,7 @@ class QueryBlock {
       float* out = outs_[lane / each_];
       if (std::isnan(softmax_.sum(lane))) {
         std::fill_n(out, visible_[lane], std::numeric_limits<float>::quiet_NaN());
-      } else if (statistic == AttentionStatistic::mean_jacobian_diagonal &&
-                 softmax_.sum(lane) > 0.0) {
+      } else if (largest_apart() && softmax_.sum(lane) > 0.0) {
         correct_largest(softmax_, memory_.logits, lane, out);
       }
     }
@@ -145,6 +143,9 @@ class QueryBlock {
 
  private:
   std::int64_t lanes() const { return heads_ * each_; }
+  bool largest_apart() const {
+    return request_.statistic == AttentionStatistic::mean_jacobian_diagonal;
+  }
 
   const AttentionRequest& request_;
   QueryBlockMemory memory_;
