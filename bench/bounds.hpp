@@ -146,7 +146,7 @@ class Bounds {
   /// which are busy with it during the measurement. `make` gives each thread a kernel of its own.
   template <class Make>
   double on_every_thread(double flops, double count, Make&& make) {
-    // About a millisecond: waking the threads must not count.
+    // A millisecond at least: waking the threads must not count.
     const auto calls = static_cast<std::int64_t>(1.0 + 2e8 / flops);
     std::vector<decltype(make())> kernels;
     for (int t = 0; t < res_.threads(); ++t) kernels.push_back(make());
